@@ -29,6 +29,8 @@ pub struct Other {
     /// Networks of that site, by what our programs call them; where nothing is said, as the site calls them itself.
     #[serde(default)]
     pub seen_as: BTreeMap<String, Network>,
+    /// What of the networks that it says to have is believed; nothing said: all that it can have.
+    pub networks: Option<Vec<Network>>,
     /// While it cannot be reached.
     #[serde(default)]
     pub when_down: WhenDown,
@@ -77,6 +79,27 @@ pub fn key_path(config: &Path) -> PathBuf {
 /// Where the tokens of trusted sites are, beside the file.
 pub fn trusted_path(config: &Path) -> PathBuf {
     config.with_extension("trusted")
+}
+
+/// What the sites said last that they have, beside the file: by it a gateway knows before they are there what is theirs.
+fn seen_path(config: &Path) -> PathBuf {
+    config.with_extension("seen")
+}
+
+/// What the sites said last; nothing where that is not known.
+pub fn seen(config: &Path) -> BTreeMap<String, Vec<Network>> {
+    fs::read(seen_path(config)).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+}
+
+/// Keeps that.
+///
+/// # Errors
+/// It cannot be written.
+pub fn keep_seen(config: &Path, seen: &BTreeMap<String, Vec<Network>>) -> Result<(), Error> {
+    let (path, text) = (seen_path(config), serde_json::to_vec(seen).unwrap_or_default());
+    let beside = path.with_extension("seen-new");
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, &path));
+    written.map_err(|why| Error::file("writing", &path, why))
 }
 
 impl Config {
@@ -150,6 +173,17 @@ pub fn ways(file: &File, site: &str, theirs: &[Network]) -> (Vec<Way>, Vec<Strin
     let named: Vec<(Network, Network)> =
         other.seen_as.iter().filter_map(|(seen, real)| Some((seen.parse().ok()?, *real))).collect();
     for real in theirs {
+        let refused = match &other.networks {
+            Some(believed) if !believed.iter().any(|one| real.is_within(one)) => {
+                Some("the file does not have it under networks of that site")
+            }
+            Some(_) => None,
+            None => real.is_nobodys(),
+        };
+        if let Some(why) = refused {
+            none.push(format!("site {site} says that it has {real}: {why}"));
+            continue;
+        }
         let seen: Vec<Network> =
             named.iter().filter(|(_, theirs)| theirs == real).map(|(seen, _)| *seen).collect();
         for seen in if seen.is_empty() { vec![*real] } else { seen } {
@@ -214,6 +248,12 @@ mod tests {
         assert!(none.is_empty());
         let (found, none) = ways(&file, "north", &networks(&["10.1.4.0/24"]));
         assert!(found.is_empty() && none[0].contains("seen_as"), "{none:?}");
+        let (found, none) = ways(&file, "west", &networks(&["127.0.0.0/8", "0.0.0.0/0", "10.1.0.0/16"]));
+        assert!(found.len() == 1 && none.len() == 2, "{found:?} {none:?}");
+        let pinned = parse(&FILE.replace("[to.west]", "[to.west]\nnetworks = [\"127.9.0.0/16\"]")).unwrap();
+        let (found, none) = ways(&pinned, "west", &networks(&["127.9.1.0/24", "10.4.0.0/16"]));
+        assert_eq!(found, [way("127.9.1.0/24", "127.9.1.0/24")]);
+        assert!(none[0].contains("under networks"), "{none:?}");
         let (_, none) = ways(&file, "west", &networks(&["10.3.0.0/16"]));
         assert!(none[0].contains("does not have 10.1.0.0/16"), "{none:?}");
     }

@@ -67,6 +67,14 @@ pub trait Piece {
     /// How many.
     fn len(&self) -> usize;
 
+    /// Takes in what follows, or gives it back: many small pieces cost more than their bytes.
+    fn join(&mut self, next: Self) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        Some(next)
+    }
+
     /// Whether there are none: never of a stream's.
     fn is_empty(&self) -> bool {
         self.len() == 0
@@ -132,13 +140,21 @@ impl<P: Piece> Incoming<P> {
             return Ok(());
         }
         self.arrived = end;
-        self.ready.push_back(piece);
+        self.put(piece);
         while let Some(piece) = self.early.remove(&self.arrived) {
             self.early_bytes -= piece.len() as u64;
             self.arrived += piece.len() as u64;
-            self.ready.push_back(piece);
+            self.put(piece);
         }
         Ok(())
+    }
+
+    fn put(&mut self, piece: P) {
+        let left = match self.ready.back_mut() {
+            Some(last) => last.join(piece),
+            None => Some(piece),
+        };
+        self.ready.extend(left);
     }
 
     /// So much is all of it.
@@ -159,17 +175,25 @@ impl<P: Piece> Incoming<P> {
         &mut self.ready
     }
 
-    /// So many bytes of it were. What the other gateway is to be told of new room, if anything: as much as there may be altogether.
-    pub fn take(&mut self, len: usize) -> Option<u64> {
+    /// How many bytes may be sent of it, altogether, as the other gateway was told.
+    pub fn upto(&self) -> u64 {
+        self.upto
+    }
+
+    /// So many bytes of it were. What the other gateway is to be told of new room, if anything: as much as there may be altogether. `most` is how much
+    /// may be under way from now on.
+    pub fn take(&mut self, len: usize, most: u64) -> Option<u64> {
         self.taken += len as u64;
         // who took all of it soon, while the other side had used up most, has a longer way than this room is good for
         let held = self.arrived - self.taken + self.early_bytes;
+        self.window = self.window.min(most);
         let upto = self.taken + self.window;
-        if upto - self.upto < self.window / 4 {
+        // of a window that has become less nothing is taken back
+        if upto < self.upto + (self.window / 4).max(1) {
             return None;
         }
-        if held < self.window / 4 && self.upto - self.arrived < self.window / 2 && self.window < ROOM_MAX {
-            self.window = (self.window * 2).min(ROOM_MAX);
+        if held < self.window / 4 && self.upto - self.arrived < self.window / 2 && self.window < most {
+            self.window = (self.window * 2).min(most);
         }
         self.upto = self.taken + self.window;
         Some(self.upto)
@@ -200,6 +224,14 @@ mod tests {
         fn len(&self) -> usize {
             Vec::len(self)
         }
+
+        fn join(&mut self, next: Self) -> Option<Self> {
+            if next.len() > 100 {
+                return Some(next);
+            }
+            self.extend(next);
+            None
+        }
     }
 
     #[test]
@@ -224,7 +256,7 @@ mod tests {
         assert!(incoming.finish(21).is_err() && incoming.arrive(20, vec![0]).is_err());
         incoming.arrive(0, vec![0; 10]).unwrap();
         assert!(!incoming.is_over());
-        incoming.take(20);
+        incoming.take(20, ROOM_MAX);
         assert!(incoming.is_over());
     }
 
@@ -262,7 +294,8 @@ mod tests {
                             prop_assert_eq!(*byte, got as u8);
                             got += 1;
                         }
-                        rooms.extend(incoming.take(piece.len()));
+                        let most = [room, 1 + room / 7, ROOM_MAX][random(3)];
+                        rooms.extend(incoming.take(piece.len(), most));
                     },
                     _ if !rooms.is_empty() => out.raise(rooms.swap_remove(random(rooms.len()))),
                     _ => {}

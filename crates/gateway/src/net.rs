@@ -79,6 +79,30 @@ impl Network {
         self.has(other.first) || other.has(self.first)
     }
 
+    /// Whether all of it is in another.
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.prefix >= other.prefix && other.has(self.first)
+    }
+
+    /// Why no site can say that it has this: it is every host's own, or nearly everything.
+    pub fn is_nobodys(&self) -> Option<&'static str> {
+        const OWN: [(&str, &str); 6] = [
+            ("127.0.0.0/8", "each host has those for itself"),
+            ("169.254.0.0/16", "those are of one link"),
+            ("224.0.0.0/4", "those are of groups"),
+            ("::1/128", "each host has that for itself"),
+            ("fe80::/10", "those are of one link"),
+            ("ff00::/8", "those are of groups"),
+        ];
+        // nobody's site is so large
+        let least = if self.first.is_ipv4() { 7 } else { 15 };
+        if self.prefix < least {
+            return Some("that is nearly everything");
+        }
+        let own = OWN.iter().filter_map(|(text, why)| Some((text.parse::<Self>().ok()?, why)));
+        own.filter(|(network, _)| self.meets(network)).map(|(_, why)| *why).next()
+    }
+
     /// The address that stands in another network of the same size where `ip` stands in this.
     pub fn mapped(&self, ip: IpAddr, to: &Self) -> Option<IpAddr> {
         let (value, bits) = number(plain(ip));
@@ -232,6 +256,20 @@ mod tests {
         assert!(!ours.has("10.2.0.0".parse().unwrap()) && !ours.has("::a01:1".parse().unwrap()));
         assert!(ours.meets(&network("10.0.0.0/8")) && network("10.0.0.0/8").meets(&ours));
         assert!(!ours.meets(&network("10.2.0.0/16")) && !network("0.0.0.0/0").meets(&network("::/0")));
+    }
+
+    #[test]
+    fn what_nobody_can_have_is_nobodys() {
+        for text in
+            ["127.0.0.0/8", "127.1.0.0/16", "0.0.0.0/0", "::/0", "224.0.0.0/24", "fe80::/64", "96.0.0.0/6"]
+        {
+            assert!(network(text).is_nobodys().is_some(), "{text}");
+        }
+        for text in ["10.0.0.0/8", "192.168.7.0/24", "2001:db8::/32", "fd00::/16", "128.0.0.0/8"] {
+            assert_eq!(network(text).is_nobodys(), None, "{text}");
+        }
+        assert!(network("10.1.0.0/16").is_within(&network("10.0.0.0/8")));
+        assert!(!network("10.0.0.0/8").is_within(&network("10.1.0.0/16")));
     }
 
     #[test]

@@ -210,8 +210,11 @@ pub fn trust(path: &Path, token: &Token, replace: bool) -> Result<(), Error> {
     if let Some(other) = known.iter().find(|other| other.site != token.site && other.key == token.key) {
         return Err(Error::Rule(format!("this is the key of site {}, which is trusted already", other.site)));
     }
-    known.retain(|other| other.site != token.site);
-    known.push(token.clone());
+    // in its place: ports go by the order
+    match known.iter_mut().find(|other| other.site == token.site) {
+        Some(other) => *other = token.clone(),
+        None => known.push(token.clone()),
+    }
     let mut text = String::from(
         "# Sites that this gateway trusts, by their tokens: written by polyrail gateway trust\n",
     );
@@ -296,7 +299,7 @@ mod tests {
         trust(&path, &token("east", 1), false).unwrap();
         trust(&path, &token("west", 2), false).unwrap();
         trust(&path, &token("east", 1), false).unwrap();
-        assert_eq!(trusted(&path).unwrap(), [token("west", 2), token("east", 1)]);
+        assert_eq!(trusted(&path).unwrap(), [token("east", 1), token("west", 2)]);
         let why = trust(&path, &token("east", 3), false).unwrap_err().to_string();
         assert!(why.contains("--replace"), "{why}");
         trust(&path, &token("east", 3), true).unwrap();

@@ -11,18 +11,24 @@ mod supervisor;
 mod ways;
 
 use std::ffi::OsString;
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode};
+use std::thread;
+use std::time::Duration;
 
 use polyrail_gateway::config::Config;
 use polyrail_native::seccomp;
+use rustix::io::Errno;
+use rustix::process::WaitOptions;
 
 use crate::output::tell;
 use crate::{gateway, signals};
 
 /// Where programs call the gateway, where no option says so.
 const GATEWAY: &str = "POLYRAIL_GATEWAY";
+/// How soon after its end the kernel knows that nobody is left.
+const SOON: Duration = Duration::from_millis(20);
 /// Nothing was started.
 const NOT_STARTED: u8 = 125;
 
@@ -87,6 +93,11 @@ fn gateway_address(said: Option<&str>) -> Result<SocketAddr, String> {
 }
 
 fn run(args: &Args, at: SocketAddr) -> Result<ExitCode, String> {
+    if at.is_ipv6() && at.ip().to_canonical().is_ipv6() {
+        return Err(format!(
+            "{at}: sockets of IPv4 could not be connected with the gateway there; let it listen at an address of IPv4, too"
+        ));
+    }
     let ways = ways::Ways::find(at).map_err(|why| format!("no gateway answers at {at}: {why}"))?;
     if ways.is_empty() {
         tell!(
@@ -98,7 +109,9 @@ fn run(args: &Args, at: SocketAddr) -> Result<ExitCode, String> {
     // from here on, so that none is lost
     let held = signals::hold().map_err(|why| why.to_string())?;
     let rules = supervisor::rules(args.io_uring);
-    let (mut child, listener) = seccomp::spawn(&mut command, &rules).map_err(|why| {
+    // what the program leaves running becomes this process's child, and can still be looked into
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    let (child, listener) = seccomp::spawn(&mut command, &rules).map_err(|why| {
         let name = args.program[0].to_string_lossy();
         match why.raw_os_error() {
             Some(nix::libc::EBUSY) => format!("{name}: who started this process answers its system calls already (a container's runtime, or another polyrail wrap)"),
@@ -109,8 +122,35 @@ fn run(args: &Args, at: SocketAddr) -> Result<ExitCode, String> {
         }
     })?;
     held.forward_to(child.id(), None);
-    supervisor::begin(listener, ways, args.verbose);
-    let status = child.wait().map_err(|why| format!("waiting for the program: {why}"))?;
-    let code = status.code().or(status.signal().map(|signal| 128 + signal));
-    Ok(ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+    let answers = supervisor::begin(listener, ways, args.verbose).map_err(|why| why.to_string())?;
+    let status = wait_for(child.id()).map_err(|why| format!("waiting for the program: {why}"))?;
+    thread::sleep(SOON);
+    if !answers.is_finished() {
+        tell!(
+            "polyrail wrap: the program has ended, but not all that it started; this goes on for as long, as their connections need it"
+        );
+        thread::spawn(reap);
+        // it says what went wrong, if anything
+        let _ = answers.join();
+    }
+    Ok(status)
+}
+
+/// Waits for a child, and meanwhile for all others that come to this process.
+fn wait_for(child: u32) -> io::Result<ExitCode> {
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid.as_raw_nonzero().get().cast_unsigned() == child => {
+                let code = status.exit_status().or(status.terminating_signal().map(|signal| 128 + signal));
+                return Ok(ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)));
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(why) => return Err(why.into()),
+        }
+    }
+}
+
+/// Takes note of the end of whatever comes to this process.
+fn reap() {
+    while !matches!(rustix::process::wait(WaitOptions::empty()), Err(Errno::CHILD)) {}
 }

@@ -1,6 +1,6 @@
 //! What can be seen and done of a process whose system call waits: its memory, its descriptors.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -18,11 +18,16 @@ const ADDRESS_MAX: usize = size_of::<libc::sockaddr_storage>();
 /// # Errors
 /// It has none of that number, or may not be looked into.
 pub fn descriptor(thread: u32, fd: i32) -> io::Result<OwnedFd> {
-    let status = fs::read_to_string(format!("/proc/{thread}/status"))?;
-    let number = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
-    let process = number.and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
-    let process = pidfd_open(process, PidfdFlags::empty())?;
-    Ok(pidfd_getfd(process, fd, PidfdGetfdFlags::empty())?)
+    // of the thread itself, from Linux 6.9 on: its process's first thread may have ended
+    let itself = |number: i32| Pid::from_raw(number).ok_or(io::ErrorKind::NotFound.into());
+    let of_thread = itself(thread.cast_signed())
+        .and_then(|thread| Ok(pidfd_open(thread, PidfdFlags::from_bits_retain(libc::PIDFD_THREAD))?));
+    let opened = of_thread.or_else(|_: io::Error| {
+        let status = fs::read_to_string(format!("/proc/{thread}/status"))?;
+        let number = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
+        Ok::<_, io::Error>(pidfd_open(itself(number.unwrap_or(0))?, PidfdFlags::empty())?)
+    })?;
+    Ok(pidfd_getfd(opened, fd, PidfdGetfdFlags::empty())?)
 }
 
 /// Bytes of a process's memory.
@@ -79,12 +84,19 @@ fn bytes(at: SocketAddr) -> Vec<u8> {
     bytes
 }
 
+/// The memory of the process that this thread is one of, to be written. It stays that process's, whoever has the number later.
+///
+/// # Errors
+/// It may not be looked into.
+pub fn memory(thread: u32) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(format!("/proc/{thread}/mem"))
+}
+
 /// Writes an address where a call wants it, and its length where that stands (`getpeername(2)`).
 ///
 /// # Errors
 /// The memory cannot be written.
-pub fn write_address(thread: u32, at: u64, length_at: u64, address: SocketAddr) -> io::Result<()> {
-    let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{thread}/mem"))?;
+pub fn write_address(memory: &File, at: u64, length_at: u64, address: SocketAddr) -> io::Result<()> {
     let mut room = [0; 4];
     memory.read_exact_at(&mut room, length_at)?;
     let bytes = bytes(address);

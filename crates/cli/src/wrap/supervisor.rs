@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::libc;
@@ -19,7 +19,7 @@ use polyrail_gateway::config::WhenDown;
 use polyrail_native::seccomp::{Listener, Notice, Rule, Verdict};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, sockopt};
 
 use super::process;
 use super::ways::Ways;
@@ -31,8 +31,10 @@ const HELD: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(180);
 /// How often it is looked whether the program still waits.
 const LOOK: Duration = Duration::from_millis(500);
-/// Connections that are made at once; more wait for one of them.
-const AT_ONCE: usize = 512;
+/// How long the gateway itself may take to be reached, which is near.
+const NEAR: Duration = Duration::from_secs(3);
+/// Connections that are made at once; more are told to try again.
+const AT_ONCE: usize = 4096;
 /// Sockets of which is known whom they were connected with.
 const KNOWN: usize = 65_536;
 
@@ -84,8 +86,11 @@ struct Supervisor {
     running: AtomicUsize,
 }
 
-/// Answers, for as long as somebody asks, on threads of its own.
-pub fn begin(listener: Listener, ways: Ways, verbose: bool) {
+/// Answers, for as long as there is somebody who can ask, on threads of its own; the first of them.
+///
+/// # Errors
+/// It cannot be started.
+pub fn begin(listener: Listener, ways: Ways, verbose: bool) -> io::Result<JoinHandle<()>> {
     let supervisor = Arc::new(Supervisor {
         listener,
         ways,
@@ -94,7 +99,7 @@ pub fn begin(listener: Listener, ways: Ways, verbose: bool) {
         known: Mutex::default(),
         running: AtomicUsize::new(0),
     });
-    let begun = thread::Builder::new().name("supervisor".into()).spawn(move || {
+    thread::Builder::new().name("supervisor".into()).spawn(move || {
         loop {
             match supervisor.listener.next() {
                 Ok(Some(notice)) => Supervisor::answer(&supervisor, notice),
@@ -105,10 +110,7 @@ pub fn begin(listener: Listener, ways: Ways, verbose: bool) {
                 }
             }
         }
-    });
-    if let Err(why) = begun {
-        tell!("polyrail wrap: {why}");
-    }
+    })
 }
 
 /// What becomes of a connection.
@@ -125,11 +127,11 @@ impl Supervisor {
             libc::SYS_connect => match this.plan(&notice) {
                 Plan::Plain => Verdict::Continue,
                 Plan::Through { socket, to, site, when_down } => {
-                    // who waits for one of many to end waits no longer than that one
-                    while this.running.load(Ordering::Acquire) >= AT_ONCE {
-                        thread::sleep(Duration::from_millis(1));
+                    if this.running.fetch_add(1, Ordering::AcqRel) >= AT_ONCE {
+                        this.running.fetch_sub(1, Ordering::AcqRel);
+                        this.listener.answer(&notice, Verdict::Error(libc::EAGAIN));
+                        return;
                     }
-                    this.running.fetch_add(1, Ordering::AcqRel);
                     let ours = this.clone();
                     let connect = move || {
                         let verdict = ours.connect(&notice, &socket, to, &site, when_down);
@@ -174,12 +176,41 @@ impl Supervisor {
                 return Plan::Plain;
             }
         };
-        let Some((site, when_down)) = self.ways.of(to.ip()).filter(|_| !process::is_unspecified(to)) else {
+        let way = self.ways.of(to.ip()).filter(|_| !process::is_unspecified(to));
+        let knows_some = self.known.lock().is_ok_and(|known| !known.with.is_empty());
+        if way.is_none() && !knows_some {
+            return Plan::Plain;
+        }
+        let socket = match process::descriptor(notice.thread, fd as u32 as i32) {
+            Ok(socket) => socket,
+            Err(why) => {
+                // that it has no such descriptor is the kernel's to say
+                if why.raw_os_error() != Some(libc::EBADF) {
+                    once(
+                        &self.said.unseen,
+                        &format!(
+                            "a program's descriptors may not be looked at, and its connections go as ever: {why}"
+                        ),
+                    );
+                }
+                return Plan::Plain;
+            }
+        };
+        // whatever was found was its own only if it still waits now
+        if !self.listener.waits(notice) {
+            return Plan::Plain;
+        }
+        let Some((site, when_down)) = way else {
+            self.forget(&socket);
             return Plan::Plain;
         };
-        let Ok(socket) = process::descriptor(notice.thread, fd as u32 as i32) else { return Plan::Plain };
         match (sockopt::socket_type(&socket), sockopt::socket_domain(&socket)) {
-            (Ok(SocketType::STREAM), Ok(AddressFamily::INET | AddressFamily::INET6)) => {
+            (Ok(SocketType::STREAM), Ok(AddressFamily::INET | AddressFamily::INET6))
+                if matches!(
+                    sockopt::socket_protocol(&socket),
+                    Ok(None | Some(ipproto::TCP | ipproto::MPTCP))
+                ) =>
+            {
                 Plan::Through { socket, to, site, when_down }
             }
             (Ok(SocketType::DGRAM), _) => {
@@ -192,6 +223,13 @@ impl Supervisor {
                 Plan::Plain
             }
             _ => Plan::Plain,
+        }
+    }
+
+    /// A socket is not, or not any more, what was known of it.
+    fn forget(&self, socket: &OwnedFd) {
+        if let (Ok(cookie), Ok(mut known)) = (sockopt::socket_cookie(socket), self.known.lock()) {
+            known.with.remove(&cookie);
         }
     }
 
@@ -216,8 +254,9 @@ impl Supervisor {
         match outcome {
             Ok(()) => {
                 if let (Ok(cookie), Ok(mut known)) = (sockopt::socket_cookie(socket), self.known.lock()) {
-                    known.with.insert(cookie, to);
-                    known.order.push_back(cookie);
+                    if known.with.insert(cookie, to).is_none() {
+                        known.order.push_back(cookie);
+                    }
                     if known.order.len() > KNOWN {
                         known.order.pop_front().and_then(|oldest| known.with.remove(&oldest));
                     }
@@ -239,18 +278,52 @@ impl Supervisor {
         let blocks = rustix::fs::fcntl_getfl(socket)
             .map(|flags| !flags.contains(rustix::fs::OFlags::NONBLOCK))
             .map_err(Failed::Before)?;
-        let until = Instant::now() + if blocks { PATIENCE } else { HELD };
+        // what the program itself has set holds for all of it (connect(2))
+        let own = sockopt::socket_timeout(socket, sockopt::Timeout::Send).ok().flatten().filter(|_| blocks);
+        let patience = own.unwrap_or(if blocks { PATIENCE } else { HELD });
+        let until = Instant::now() + patience;
+        let done = self.within(notice, socket, to, until);
+        if blocks {
+            // it blocked; one for which that cannot be set any more is closed
+            let _ = rustix::io::ioctl_fionbio(socket, false);
+        }
+        match done {
+            Err(Failed::Site(libc::ETIMEDOUT)) if own.is_some() => Err(Failed::Site(libc::EINPROGRESS)),
+            done => done,
+        }
+    }
+
+    /// The same, until then; the socket does not block afterwards.
+    fn within(
+        &self,
+        notice: &Notice,
+        socket: &OwnedFd,
+        to: SocketAddr,
+        until: Instant,
+    ) -> Result<(), Failed> {
         let family = sockopt::socket_domain(socket).map_err(Failed::Before)?;
         let gateway = match (family, self.ways.gateway) {
             (AddressFamily::INET6, at) => process::as_v6(at),
             (_, at) => at,
         };
+        if family == AddressFamily::INET6 {
+            // one for IPv6 alone could not be connected with a gateway of IPv4; where it is bound it can be neither
+            let _ = sockopt::set_ipv6_v6only(socket, false);
+        }
+        // also one that blocks: a gateway whose host is gone is not waited for as long as another site's host
+        rustix::io::ioctl_fionbio(socket, true).map_err(Failed::Before)?;
         // what fails before the gateway was tried is what the program did: the socket is connected, is listening, is bound elsewhere
         match rustix::net::connect(socket, &gateway) {
             Ok(()) => {}
             Err(Errno::INPROGRESS) => {
-                self.wait(notice, socket, PollFlags::OUT, until)?;
+                let near = until.min(Instant::now() + NEAR);
+                match self.wait(notice, socket, PollFlags::OUT, near) {
+                    Err(Failed::Site(libc::ETIMEDOUT)) => return Err(Failed::Away),
+                    waited => waited?,
+                }
                 sockopt::socket_error(socket).map_err(Failed::Before)?.map_err(|_| Failed::Away)?;
+                // the kernel calls it connected only when that was asked once more
+                let _ = rustix::net::connect(socket, &gateway);
             }
             Err(Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::TIMEDOUT) => {
                 return Err(Failed::Away);
@@ -329,11 +402,13 @@ impl Supervisor {
             // one that is not connected any more has no peer
             rustix::net::getpeername(&socket).ok()?;
             let is_v6 = sockopt::socket_domain(&socket).ok()? == AddressFamily::INET6;
-            Some(if is_v6 { process::as_v6(to) } else { to })
+            let memory = process::memory(notice.thread).ok()?;
+            Some((if is_v6 { process::as_v6(to) } else { to }, memory))
         };
         match found() {
-            Some(to) if self.listener.waits(notice) => {
-                match process::write_address(notice.thread, at, length_at, to) {
+            // what was found and opened was its own only if it still waits now
+            Some((to, memory)) if self.listener.waits(notice) => {
+                match process::write_address(&memory, at, length_at, to) {
                     Ok(()) => Verdict::Result(0),
                     Err(_) => Verdict::Error(libc::EFAULT),
                 }

@@ -37,7 +37,11 @@ impl Ways {
                     && !now.is_empty()
                     && let Ok(mut all) = asked.all.write()
                 {
+                    // of sites that it does not tell of any more, what was known
+                    let gone = all.iter().filter(|old| now.iter().all(|new| new.site != old.site)).cloned();
+                    let gone: Vec<Reached> = gone.collect();
                     *all = now;
+                    all.extend(gone);
                 }
             }
         })?;

@@ -14,9 +14,13 @@ pub mod shown;
 mod stream;
 mod trunk;
 
-use std::collections::HashMap;
-use std::net::{SocketAddr, TcpListener};
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -24,9 +28,9 @@ use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::call::{self, Call, Step};
-use crate::config::{self, Config, File, WhenDown};
+use crate::config::{self, Config, File, Way, WhenDown};
 use crate::error::Error;
-use crate::net::Target;
+use crate::net::{Network, Target};
 use crate::site::{self, Identity};
 use crate::wire::{Hello, Reason, Wish};
 use lookup::Lookup;
@@ -48,22 +52,34 @@ const TRUNKS: usize = 1024;
 enum Asker {
     /// A session that is to be dialled.
     Trunk(usize),
-    /// A stream of one.
-    Stream(usize, u64),
+    /// A stream of one, in which of its sessions.
+    Stream(usize, u64, u64),
 }
 
 /// What a trunk needs of the gateway around it.
 struct Around<'a> {
     poll: &'a Poll,
     lookup: &'a Lookup<Asker>,
+    dialled: &'a Lookup<Asker>,
     file: &'a File,
     hello: &'a Hello,
     now: Instant,
-    has_room: bool,
+    /// How many more streams there may be.
+    room: Cell<usize>,
+    doors: &'a [SocketAddr],
     say: &'a dyn Fn(&str),
 }
 
 impl Around<'_> {
+    /// Whether that is where this gateway is called.
+    fn is_door(&self, at: SocketAddr) -> bool {
+        let is = |door: &SocketAddr| {
+            door.port() == at.port()
+                && (door.ip() == at.ip() || door.ip().is_unspecified() || at.ip().is_loopback())
+        };
+        self.doors.iter().any(is)
+    }
+
     fn say(&self, what: &str) {
         (self.say)(what);
     }
@@ -84,6 +100,10 @@ pub struct Gateway {
     hello: Hello,
     poll: Poll,
     lookup: Lookup<Asker>,
+    /// Of places to dial: what others ask for does not keep this gateway from those.
+    dialled: Lookup<Asker>,
+    places: Vec<SocketAddr>,
+    path: PathBuf,
     doors: Vec<TcpListener>,
     closed_until: Option<Instant>,
     callers: HashMap<u64, Caller>,
@@ -128,7 +148,7 @@ impl Gateway {
             return Err(Error::Rule(format!("{} sites are trusted; at most {TRUNKS}", trusted.len())));
         }
         let poll = Poll::new().map_err(|why| Error::system("waiting for sockets", why))?;
-        let waker = poll.waker().map_err(|why| Error::system("waiting for sockets", why))?;
+        let waker = || poll.waker().map_err(|why| Error::system("waiting for sockets", why));
         poll.set(stop.as_fd(), Token::Stop, None, Some((true, false)))
             .map_err(|why| Error::system("waiting for signals", why))?;
         // it is waited for as long as the process runs
@@ -154,7 +174,10 @@ impl Gateway {
         }
         let mut gateway = Self {
             hello: Hello { site: file.site.clone(), networks: file.networks.clone() },
-            lookup: Lookup::new(waker),
+            lookup: Lookup::new(waker()?),
+            dialled: Lookup::new(waker()?),
+            places: Vec::new(),
+            path: config.path.clone(),
             doors: Vec::new(),
             closed_until: None,
             callers: HashMap::new(),
@@ -167,6 +190,14 @@ impl Gateway {
             say,
         };
         gateway.open_doors()?;
+        let seen = config::seen(&config.path);
+        for trunk in &mut gateway.trunks {
+            if let Some(networks) = seen.get(&trunk.other.site) {
+                // what of them is no way is said when the site is there
+                let _ = trunk.lead_to(networks.clone(), &gateway.file);
+            }
+        }
+        gateway.part_ways();
         gateway.each_trunk(|trunk, around| trunk.begin(around))?;
         Ok(gateway)
     }
@@ -179,8 +210,48 @@ impl Gateway {
             door.set_nonblocking(true).map_err(failed)?;
             self.doors.push(door);
         }
+        self.places = self.doors.iter().filter_map(|door| door.local_addr().ok()).collect();
         self.watch_doors(false, true);
         Ok(())
+    }
+
+    /// Sites do not take ways from each other: what several say that they have is that one's which was trusted first.
+    fn part_ways(&mut self) {
+        for later in 1..self.trunks.len() {
+            let (before, rest) = self.trunks.split_at_mut(later);
+            let Some(trunk) = rest.first_mut() else { return };
+            let taken = |way: &Way| {
+                before.iter().find(|other| other.ways.iter().any(|theirs| theirs.seen.meets(&way.seen)))
+            };
+            for way in &trunk.ways {
+                if let Some(other) = taken(way) {
+                    (self.say)(&format!(
+                        "site {} says that it has {}, which meets what site {} has: it stays with that; under [to.{}] seen_as gives it another name",
+                        trunk.other.site, way.seen, other.other.site, trunk.other.site
+                    ));
+                }
+            }
+            trunk.ways.retain(|way| taken(way).is_none());
+        }
+    }
+
+    /// What sites that have just come say that they have.
+    fn know_ways(&mut self) {
+        let mut fresh = false;
+        for trunk in &mut self.trunks {
+            fresh |= std::mem::take(&mut trunk.fresh);
+        }
+        if !fresh {
+            return;
+        }
+        self.part_ways();
+        let all = |trunk: &Trunk| (trunk.other.site.clone(), trunk.networks.clone());
+        let seen: BTreeMap<String, Vec<Network>> = self.trunks.iter().map(all).collect();
+        if seen != config::seen(&self.path)
+            && let Err(why) = config::keep_seen(&self.path, &seen)
+        {
+            (self.say)(&format!("what the sites have will have to be told anew after a restart: {why}"));
+        }
     }
 
     fn watch_doors(&self, before: bool, now: bool) {
@@ -192,8 +263,8 @@ impl Gateway {
     }
 
     /// Where programs call it.
-    pub fn places(&self) -> Vec<SocketAddr> {
-        self.doors.iter().filter_map(|door| door.local_addr().ok()).collect()
+    pub fn places(&self) -> &[SocketAddr] {
+        &self.places
     }
 
     fn each_trunk<T>(&mut self, mut what: impl FnMut(&mut Trunk, &Around<'_>) -> T) -> T
@@ -204,10 +275,12 @@ impl Gateway {
         let around = Around {
             poll: &self.poll,
             lookup: &self.lookup,
+            dialled: &self.dialled,
             file: &self.file,
             hello: &self.hello,
             now: Instant::now(),
-            has_room: streams + self.callers.len() < self.most,
+            room: Cell::new(self.most.saturating_sub(streams + self.callers.len())),
+            doors: &self.places,
             say: &*self.say,
         };
         self.trunks.iter_mut().fold(T::none(), |before, trunk| before.and(what(trunk, &around)))
@@ -237,6 +310,7 @@ impl Gateway {
                 trunk.tick(around);
                 _ = trunk.work(around);
             });
+            self.know_ways();
             let due = self.due();
             let most = due.map(|due| due.saturating_duration_since(Instant::now()));
             self.poll.wait(most, &mut ready).map_err(|why| Error::system("waiting for sockets", why))?;
@@ -256,13 +330,13 @@ impl Gateway {
                     Token::Trunk(_) | Token::Wake => {}
                 }
             }
-            while let Some(found) = self.lookup.next() {
+            while let Some(found) = self.lookup.next().or_else(|| self.dialled.next()) {
                 match found.who {
                     Asker::Trunk(trunk) => {
                         self.one_trunk(trunk, |trunk, around| trunk.found_places(&found.at, around))
                     }
-                    Asker::Stream(trunk, id) => {
-                        self.one_trunk(trunk, |trunk, around| trunk.found(id, &found, around))
+                    Asker::Stream(trunk, epoch, id) => {
+                        self.one_trunk(trunk, |trunk, around| trunk.found(epoch, id, &found, around))
                     }
                 };
             }
@@ -385,7 +459,10 @@ impl Gateway {
                 }
                 Step::Wants(Call::Show(path), _) => {
                     take(&caller, caller.said.len());
-                    return tell(&caller, &shown::page(self, &path));
+                    // it is not to be heard any more
+                    let _ =
+                        self.poll.set(caller.socket.as_fd(), Token::Caller(id), Some((true, false)), None);
+                    return show(caller, shown::page(self, &path));
                 }
                 Step::Wants(Call::Connect(to), used) => {
                     take(&caller, at + used);
@@ -440,6 +517,17 @@ impl Gateway {
     fn when_down(&self, site: &str) -> WhenDown {
         self.file.other(site).when_down
     }
+}
+
+/// Sends a page, which may be longer than a socket takes at once, by a thread of its own.
+fn show(caller: Caller, page: Vec<u8>) {
+    let mut socket = TcpStream::from(caller.socket);
+    let send = move || {
+        // who does not take it in time does without
+        let ready = socket.set_nonblocking(false).and_then(|()| socket.set_write_timeout(Some(CALL)));
+        let _ = ready.and_then(|()| socket.write_all(&page));
+    };
+    let _ = thread::Builder::new().name("page".into()).stack_size(256 << 10).spawn(send);
 }
 
 /// How outcomes of all trunks become one.

@@ -12,6 +12,14 @@ use super::poll::{Poll, Token};
 use crate::flow::{Incoming, Outgoing, Piece};
 use crate::wire::{HEAD, Reason};
 
+/// Pieces of no more bytes become one, up to so many.
+const LITTLE: usize = 4096;
+const FULL: usize = 32 << 10;
+/// After how long without a word, and in what steps, it is found that a program's host has gone.
+const SILENCE: Duration = Duration::from_secs(60);
+const STEP: Duration = Duration::from_secs(15);
+const STEPS: u32 = 4;
+
 /// A message of data, or what is left of it.
 pub struct Received {
     bytes: Vec<u8>,
@@ -21,6 +29,14 @@ pub struct Received {
 impl Piece for Received {
     fn len(&self) -> usize {
         self.bytes.len() - self.at
+    }
+
+    fn join(&mut self, next: Self) -> Option<Self> {
+        if next.len() > LITTLE || self.bytes.len() > FULL {
+            return Some(next);
+        }
+        self.bytes.extend_from_slice(next.bytes.get(next.at..).unwrap_or_default());
+        None
     }
 }
 
@@ -92,6 +108,12 @@ impl Stream {
     /// One of this socket.
     pub fn new(socket: OwnedFd, token: Token, phase: Phase, (out, room): (u64, u64)) -> Self {
         best_effort(sockopt::set_tcp_nodelay(&socket, true));
+        best_effort(sockopt::set_socket_keepalive(&socket, true));
+        best_effort(sockopt::set_tcp_keepidle(&socket, SILENCE));
+        best_effort(sockopt::set_tcp_keepintvl(&socket, STEP));
+        best_effort(sockopt::set_tcp_keepcnt(&socket, STEPS));
+        // however this process ends, its program sees a reset: only what ended in good order is closed in good order
+        best_effort(sockopt::set_socket_linger(&socket, Some(Duration::ZERO)));
         Self {
             socket,
             token,
@@ -213,9 +235,9 @@ impl Stream {
         }
     }
 
-    /// Its program is to see a reset, not an end.
-    pub fn reset(&self) {
-        best_effort(sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO)));
+    /// Its program is to see an end, not a reset, when this goes.
+    pub fn close_well(&self) {
+        best_effort(sockopt::set_socket_linger(&self.socket, None));
     }
 }
 

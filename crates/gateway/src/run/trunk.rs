@@ -41,6 +41,14 @@ const SPARE: usize = 128;
 const HELD_MUCH: u64 = 256 << 20;
 /// How often the other gateway hears that this one is there, where it hears nothing else.
 const HERE: Duration = Duration::from_secs(10);
+/// How long nothing comes from a gateway that is there.
+const SILENCE: Duration = Duration::from_secs(45);
+/// How long a gateway whose session ends may take to take what it was sent last.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+/// Messages that wait, above which programs are told that there is no way; and above which the other gateway is one that asks and does not read.
+const WAITING: (usize, usize) = (10_000, 100_000);
+/// Streams above which new ones get little room, and above which none gets more than at first.
+const STREAMS: (usize, usize) = (512, 64);
 /// How long a gateway that was dialled may take to say who it is.
 const GREETING: Duration = Duration::from_secs(20);
 /// Between attempts to dial: at first, and at most.
@@ -115,6 +123,13 @@ pub struct Trunk {
     touched: Vec<u64>,
     held: u64,
     said_here: Instant,
+    heard: Instant,
+    /// Sessions so far.
+    epoch: u64,
+    /// Its ways have just been told.
+    pub fresh: bool,
+    /// What the other site said that it has.
+    pub networks: Vec<net::Network>,
     /// What happened.
     pub counts: Counts,
 }
@@ -161,6 +176,10 @@ impl Trunk {
             touched: Vec::new(),
             held: 0,
             said_here: Instant::now(),
+            heard: Instant::now(),
+            epoch: 0,
+            fresh: false,
+            networks: Vec::new(),
             counts: Counts::default(),
         }
     }
@@ -233,6 +252,7 @@ impl Trunk {
         if self.mailbox.is_some() {
             return;
         }
+        self.retry_at = None;
         let dialled = self.dial(at, around);
         if let Err(why) = dialled {
             self.lose(&why.to_string(), around);
@@ -336,6 +356,12 @@ impl Trunk {
     fn received(&mut self, from: PeerIdx, buffer: Vec<u8>, len: usize, around: &Around) -> Result<(), Over> {
         let message = Message::parse(buffer.get(..len).unwrap_or_default());
         let is_ours = self.peer == Some(from);
+        if is_ours {
+            self.heard = around.now;
+        }
+        if self.outbox.len() > WAITING.1 {
+            return Err(Over("it asks, and does not take what it is told".into()));
+        }
         let end = match message {
             Ok(Message::Data { stream, offset, .. }) if is_ours => {
                 let (piece, rest) = Received::of(buffer, len);
@@ -344,6 +370,7 @@ impl Trunk {
                 return self.data(stream, offset, piece, around);
             }
             Ok(Message::Hello { version, hello }) => self.greeted(from, version, &hello, around),
+            Ok(Message::Bye { why }) if self.dialled == Some(from) => Err(Over(format!("it says: {why}"))),
             // of one that is not (any more) the one that this session is with: late, or early
             _ if !is_ours => Ok(()),
             Ok(message) => self.told(&message, around),
@@ -368,7 +395,8 @@ impl Trunk {
         };
         if waits {
             if self.peer.is_some_and(|old| old != from) {
-                self.lose("it began anew", around);
+                // the old session's endpoint goes, and the new one with it: it will dial again
+                return Err(Over("it began anew".into()));
             }
             self.peer = Some(from);
             let ours = around.hello.clone();
@@ -382,12 +410,13 @@ impl Trunk {
         }
         (self.peer, self.deadline) = (Some(from), None);
         (self.since, self.retry) = (Some(around.now), RETRY.0);
+        self.heard = around.now;
         if let Some(mailbox) = &mut self.mailbox {
             // nothing comes by it but the end
             mailbox.recv(Some(from), TAG + 1, Vec::new());
         }
-        let (ways, none) = config::ways(around.file, &self.other.site, &hello.networks);
-        let names: Vec<String> = ways.iter().map(|way| way.seen.to_string()).collect();
+        let none = self.lead_to(hello.networks.clone(), around.file);
+        let names: Vec<String> = self.ways.iter().map(|way| way.seen.to_string()).collect();
         around.say(&format!(
             "site {} is there, with {}",
             self.other.site,
@@ -397,8 +426,15 @@ impl Trunk {
             }
         ));
         none.iter().for_each(|why| around.say(why));
-        self.ways = ways;
+        self.fresh = true;
         Ok(())
+    }
+
+    /// The other site has these networks. What of them is no way, a sentence each.
+    pub fn lead_to(&mut self, networks: Vec<net::Network>, file: &config::File) -> Vec<String> {
+        let (ways, none) = config::ways(file, &self.other.site, &networks);
+        (self.ways, self.networks) = (ways, networks);
+        none
     }
 
     fn told(&mut self, message: &Message<'_>, around: &Around) -> Result<(), Over> {
@@ -449,8 +485,9 @@ impl Trunk {
         let outcome = match &wish.to {
             net::Target::At(at) => self.join(id, room, &[*at], around),
             net::Target::Named(name, port) => {
-                let begun =
-                    around.lookup.begin(super::Asker::Stream(self.number, id), vec![(name.clone(), *port)]);
+                let begun = around
+                    .lookup
+                    .begin(super::Asker::Stream(self.number, self.epoch, id), vec![(name.clone(), *port)]);
                 if begun {
                     self.looked_up.insert(id, room);
                 }
@@ -469,7 +506,11 @@ impl Trunk {
     }
 
     /// The name of a stream's target has been found out.
-    pub fn found(&mut self, id: u64, found: &Found<super::Asker>, around: &Around) {
+    pub fn found(&mut self, epoch: u64, id: u64, found: &Found<super::Asker>, around: &Around) {
+        // of a session that is over
+        if epoch != self.epoch {
+            return;
+        }
         let Some(room) = self.looked_up.remove(&id) else { return };
         let outcome = match found.at.is_empty() {
             true => Err(Reason::NoName),
@@ -485,9 +526,12 @@ impl Trunk {
     fn join(&mut self, id: u64, room: u64, at: &[SocketAddr], around: &Around) -> Result<(), Reason> {
         let ours = |at: &&SocketAddr| around.file.networks.iter().any(|network| network.has(at.ip()));
         let at = *at.iter().find(ours).ok_or(Reason::NotAllowed)?;
-        if !around.has_room {
-            return Err(Reason::Full);
+        // who is let into this site's networks is not let through its gateway to others
+        if around.is_door(at) {
+            return Err(Reason::NotAllowed);
         }
+        let left = around.room.get().checked_sub(1).ok_or(Reason::Full)?;
+        around.room.set(left);
         let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None).map_err(reason)?;
@@ -499,24 +543,25 @@ impl Trunk {
         Ok(())
     }
 
-    fn add(&mut self, id: u64, socket: OwnedFd, phase: Phase, out: u64) {
-        let room = if self.held > HELD_MUCH { flow::ROOM_SCARCE } else { flow::ROOM };
+    fn add(&mut self, id: u64, socket: OwnedFd, phase: Phase, out: u64) -> u64 {
+        let scarce = self.held > HELD_MUCH || self.streams.len() > STREAMS.0;
+        let room = if scarce { flow::ROOM_SCARCE } else { flow::ROOM };
         let stream = Stream::new(socket, Token::Stream(self.number, id), phase, (out, room));
         self.streams.insert(id, stream);
         self.touched.push(id);
+        room
     }
 
     /// A program here wants to be connected with something there. Its socket is given back where that cannot be.
     pub fn call(&mut self, socket: OwnedFd, wish: Wish) -> Result<(), OwnedFd> {
         self.counts.asked += 1;
-        if !self.is_up() {
+        if !self.is_up() || self.outbox.len() > WAITING.0 {
             self.counts.refused += 1;
             return Err(socket);
         }
         let id = self.next;
         self.next += 2;
-        self.add(id, socket, Phase::Asked, 0);
-        let room = if self.held > HELD_MUCH { flow::ROOM_SCARCE } else { flow::ROOM };
+        let room = self.add(id, socket, Phase::Asked, 0);
         self.send_message(&Message::Open { stream: id, room, wish });
         Ok(())
     }
@@ -535,7 +580,12 @@ impl Trunk {
 
     /// Gives a program what there is for it.
     fn write(&mut self, id: u64, around: &Around) {
-        let Some(stream) = self.streams.get_mut(&id).filter(|stream| stream.phase != Phase::Joining) else {
+        let most = match self.streams.len() {
+            _ if self.held > HELD_MUCH => flow::ROOM_SCARCE,
+            few if few <= STREAMS.1 => flow::ROOM_MAX,
+            _ => flow::ROOM,
+        };
+        let Some(stream) = self.streams.get_mut(&id).filter(|stream| stream.phase == Phase::Open) else {
             return;
         };
         let spare = &mut self.spare_in;
@@ -548,7 +598,7 @@ impl Trunk {
             Ok(written) => {
                 self.counts.received += written as u64;
                 self.held = self.held.saturating_sub(written as u64);
-                let upto = if written > 0 { stream.incoming.take(written) } else { None };
+                let upto = if written > 0 { stream.incoming.take(written, most) } else { None };
                 stream.end_if_over();
                 let is_over = stream.is_over();
                 self.touched.push(id);
@@ -583,9 +633,9 @@ impl Trunk {
     fn drop_stream(&mut self, id: u64, reset: bool, around: &Around) {
         let Some(mut stream) = self.streams.remove(&id) else { return };
         self.held = self.held.saturating_sub(stream.incoming.held());
-        if reset {
-            self.counts.reset += 1;
-            stream.reset();
+        match reset {
+            true => self.counts.reset += 1,
+            false => stream.close_well(),
         }
         stream.forget(around.poll);
     }
@@ -601,7 +651,7 @@ impl Trunk {
                 Ok(()) => {
                     stream.phase = Phase::Open;
                     self.counts.joined += 1;
-                    let room = if self.held > HELD_MUCH { flow::ROOM_SCARCE } else { flow::ROOM };
+                    let room = stream.incoming.upto();
                     self.send_message(&Message::Opened { stream: id, room });
                     self.write(id, around);
                 }
@@ -627,26 +677,28 @@ impl Trunk {
 
     /// Sends what waits, and what streams have to send, as long as there is room.
     fn pump(&mut self, around: &Around) -> Result<(), Over> {
-        while let Some(bytes) = self.outbox.pop_front() {
-            let len = bytes.len();
-            if let Some(bytes) = self.give(bytes, len)? {
-                self.outbox.push_front(bytes);
-                return Ok(());
+        loop {
+            while let Some(bytes) = self.outbox.pop_front() {
+                let len = bytes.len();
+                if let Some(bytes) = self.give(bytes, len)? {
+                    // the session says when there is room again
+                    self.outbox.push_front(bytes);
+                    return Ok(());
+                }
             }
-        }
-        while self.is_up() && self.outbox.is_empty() {
             let bulk_first = self.turns >= LITTLE_TURNS && self.under_way < FULL;
             let id = match (bulk_first, self.under_way) {
+                _ if !self.is_up() => None,
                 (true, _) => self.bulk.pop_front().or_else(|| self.little.pop_front()),
                 (false, ..FULL) => self.little.pop_front().or_else(|| self.bulk.pop_front()),
                 (false, waits) if waits < 2 * FULL => self.little.pop_front(),
                 _ => None,
             };
-            let Some(id) = id else { break };
+            let Some(id) = id else { return Ok(()) };
             self.turns = if bulk_first { 0 } else { self.turns + 1 };
+            // what it has to say besides is sent before the next one's turn
             self.read(id, around)?;
         }
-        Ok(())
     }
 
     /// Reads a stream's socket once, and sends what it had.
@@ -738,7 +790,7 @@ impl Trunk {
 
     /// When it wants to be looked at again; at once: there is something to do.
     pub fn arm(&mut self) -> Option<Instant> {
-        let here = self.is_up().then_some(self.said_here + HERE);
+        let here = self.is_up().then(|| (self.said_here + HERE).min(self.heard + SILENCE));
         let due = [here, self.deadline, self.retry_at].into_iter().flatten().min();
         let sleeps = self.mailbox.as_mut().is_none_or(Mailbox::arm);
         if sleeps { due } else { Some(Instant::now()) }
@@ -750,15 +802,21 @@ impl Trunk {
             let waited = GREETING.as_secs();
             self.lose(&format!("it did not answer within {waited} seconds"), around);
         }
+        if self.is_up() && self.heard + SILENCE <= around.now {
+            self.lose("nothing comes from it any more", around);
+        }
         if self.is_up() && self.said_here + HERE <= around.now {
             self.said_here = around.now;
             self.send_message(&Message::Here);
         }
-        if let (Some(at), End::Dials(places)) = (self.retry_at, &self.end)
-            && at <= around.now
-        {
-            let begun = around.lookup.begin(super::Asker::Trunk(self.number), places.clone());
-            self.retry_at = if begun { None } else { Some(around.now + RETRY.0) };
+        if self.retry_at.is_some_and(|at| at <= around.now) {
+            match &self.end {
+                End::Dials(places) => {
+                    let begun = around.dialled.begin(super::Asker::Trunk(self.number), places.clone());
+                    self.retry_at = if begun { None } else { Some(around.now + RETRY.0) };
+                }
+                End::Waits(_) => self.wait_again(around),
+            }
         }
     }
 
@@ -783,25 +841,44 @@ impl Trunk {
         self.bulk.clear();
         self.outbox.clear();
         self.under_way = 0;
-        let peer = self.peer.take();
-        self.deadline = None;
+        self.epoch += 1;
+        if self.peer().is_some() {
+            // it is not to go on with what is over here, and may know why
+            let bytes: Arc<[u8]> = Message::Bye { why }.to_bytes().into();
+            let len = bytes.len();
+            let _ = self.give(bytes, len);
+        }
+        (self.peer, self.dialled, self.deadline) = (None, None, None);
+        // its descriptor is of no use any more, whether or not that could be said
+        let _ = self.watch(around, false);
+        self.watched = false;
+        if let Some(mut mailbox) = self.mailbox.take() {
+            mailbox.close(LAST_WORDS);
+        }
+        self.retry_at = Some(around.now + self.retry);
         if let End::Dials(_) = self.end {
-            self.dialled = None;
-            // its descriptor is of no use any more, whether or not that could be said
-            let _ = self.watch(around, false);
-            self.watched = false;
-            if let Some(mut mailbox) = self.mailbox.take() {
-                mailbox.close(Duration::ZERO);
-            }
-            self.retry_at = Some(around.now + self.retry);
             self.retry = (self.retry * 2).min(RETRY.1);
-        } else if let (Some(peer), Some(mailbox)) = (peer, &mut self.mailbox) {
-            mailbox.release(peer);
+        } else {
+            self.wait_again(around);
+        }
+    }
+
+    /// Waits for the other gateway, which is to dial; if that cannot be, later.
+    fn wait_again(&mut self, around: &Around) {
+        let End::Waits(port) = self.end else { return };
+        self.retry_at = None;
+        if let Err(why) = self.open(Some(self.key), port, around) {
+            around.say(&format!("site {} cannot be waited for: {why}", self.other.site));
+            self.mailbox = None;
+            self.watched = false;
+            self.retry_at = Some(around.now + RETRY.1);
         }
     }
 
     /// Ends in good order: the other gateway is told, and may take what it was sent.
     pub fn end(&mut self, why: &str) {
+        // their sockets are closed as what did not end: by a reset
+        self.streams.clear();
         if self.is_up() {
             self.send_message(&Message::Bye { why });
             while let Some(bytes) = self.outbox.pop_front() {
