@@ -135,8 +135,11 @@ pub enum Message<'a> {
         /// So many bytes altogether.
         total: u64,
     },
-    /// The sender is still there.
-    Here,
+    /// The sender is still there; or it finds out what the way carries, with so many bytes that mean nothing.
+    Here {
+        /// Bytes.
+        filler: usize,
+    },
     /// The sender ends, in good order.
     Bye {
         /// Why, a sentence.
@@ -200,7 +203,11 @@ impl<'a> Message<'a> {
             }
             Self::Room { stream, upto } => head(6, 0, *stream, *upto),
             Self::End { stream, total } => head(7, 0, *stream, *total),
-            Self::Here => head(8, 0, 0, 0),
+            Self::Here { filler } => {
+                let mut bytes = head(8, 0, 0, 0);
+                bytes.resize(HEAD + filler.min(&DATA_MAX), 0);
+                bytes
+            }
             Self::Bye { why } => {
                 let mut bytes = head(9, 0, 0, 0);
                 let end = (0..=REASON_MAX.min(why.len())).rev().find(|end| why.is_char_boundary(*end));
@@ -248,7 +255,7 @@ impl<'a> Message<'a> {
             4 => Self::Closed { stream, reason: Reason::of(head[1]) },
             6 => Self::Room { stream, upto: value },
             7 => Self::End { stream, total: value },
-            8 => Self::Here,
+            8 => return Ok(Self::Here { filler: body.len() }),
             kind => return Err(Bad::Kind(kind)),
         };
         if body.is_empty() { Ok(message) } else { Err(Bad::Length(bytes.len())) }
@@ -279,7 +286,8 @@ mod tests {
             Message::Data { stream, offset: 5, bytes: b"hello" },
             Message::Room { stream, upto: 1 << 33 },
             Message::End { stream, total },
-            Message::Here,
+            Message::Here { filler: 0 },
+            Message::Here { filler: 3 },
             Message::Bye { why: "told to end" },
         ] {
             let bytes = message.to_bytes();

@@ -39,6 +39,11 @@ const READ: usize = 65_416;
 const SPARE: usize = 128;
 /// Bytes held for programs above which new streams get little room.
 const HELD_MUCH: u64 = 256 << 20;
+/// With how many bytes a new session finds out what its way carries, for how long at most, and how many at a time: congestion control knows nothing of a way
+/// by which little was sent, and would send the first long message at the rate of that.
+const WARM: (usize, Duration, usize) = (24 << 20, Duration::from_secs(2), 1 << 20);
+/// How often it is looked whether that can go on.
+const WARMING: Duration = Duration::from_millis(1);
 /// How often the other gateway hears that this one is there, where it hears nothing else.
 const HERE: Duration = Duration::from_secs(10);
 /// How long nothing comes from a gateway that is there.
@@ -123,6 +128,9 @@ pub struct Trunk {
     touched: Vec<u64>,
     held: u64,
     said_here: Instant,
+    /// How much is still to be sent so that the way is known, and until when.
+    warm: (usize, Instant),
+    filler: Arc<[u8]>,
     heard: Instant,
     /// Sessions so far.
     epoch: u64,
@@ -176,6 +184,8 @@ impl Trunk {
             touched: Vec::new(),
             held: 0,
             said_here: Instant::now(),
+            warm: (0, Instant::now()),
+            filler: Message::Here { filler: READ }.to_bytes().into(),
             heard: Instant::now(),
             epoch: 0,
             fresh: false,
@@ -411,6 +421,7 @@ impl Trunk {
         (self.peer, self.deadline) = (Some(from), None);
         (self.since, self.retry) = (Some(around.now), RETRY.0);
         self.heard = around.now;
+        self.warm = (WARM.0, around.now + WARM.1);
         if let Some(mailbox) = &mut self.mailbox {
             // nothing comes by it but the end
             mailbox.recv(Some(from), TAG + 1, Vec::new());
@@ -471,7 +482,7 @@ impl Trunk {
                 }
             }
             Message::Bye { why } => return Err(Over(format!("it says: {why}"))),
-            Message::Here | Message::Hello { .. } | Message::Data { .. } => {}
+            Message::Here { .. } | Message::Hello { .. } | Message::Data { .. } => {}
         }
         Ok(())
     }
@@ -694,11 +705,31 @@ impl Trunk {
                 (false, waits) if waits < 2 * FULL => self.little.pop_front(),
                 _ => None,
             };
-            let Some(id) = id else { return Ok(()) };
+            let Some(id) = id else { return self.warm_up(around) };
             self.turns = if bulk_first { 0 } else { self.turns + 1 };
             // what it has to say besides is sent before the next one's turn
             self.read(id, around)?;
         }
+    }
+
+    /// Sends what means nothing, where nothing waits that means something, until the way is known.
+    fn warm_up(&mut self, around: &Around) -> Result<(), Over> {
+        if self.warm.0 == 0 || !self.is_up() {
+            return Ok(());
+        }
+        if around.now >= self.warm.1 {
+            self.warm.0 = 0;
+        }
+        let mut now = WARM.2.min(self.warm.0);
+        while now > 0 && self.under_way == 0 {
+            let (bytes, len) = (self.filler.clone(), self.filler.len());
+            if self.give(bytes, len)?.is_some() {
+                break;
+            }
+            now = now.saturating_sub(len);
+            self.warm.0 = self.warm.0.saturating_sub(len);
+        }
+        Ok(())
     }
 
     /// Reads a stream's socket once, and sends what it had.
@@ -791,7 +822,8 @@ impl Trunk {
     /// When it wants to be looked at again; at once: there is something to do.
     pub fn arm(&mut self) -> Option<Instant> {
         let here = self.is_up().then(|| (self.said_here + HERE).min(self.heard + SILENCE));
-        let due = [here, self.deadline, self.retry_at].into_iter().flatten().min();
+        let warming = (self.is_up() && self.warm.0 > 0).then(|| Instant::now() + WARMING);
+        let due = [here, warming, self.deadline, self.retry_at].into_iter().flatten().min();
         let sleeps = self.mailbox.as_mut().is_none_or(Mailbox::arm);
         if sleeps { due } else { Some(Instant::now()) }
     }
@@ -807,7 +839,7 @@ impl Trunk {
         }
         if self.is_up() && self.said_here + HERE <= around.now {
             self.said_here = around.now;
-            self.send_message(&Message::Here);
+            self.send_message(&Message::Here { filler: 0 });
         }
         if self.retry_at.is_some_and(|at| at <= around.now) {
             match &self.end {
