@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::table::aligned;
 
 /// Variables that other parts of Polyrail read, besides the settings of a worker.
-const OTHERS: [(&str, &str); 9] = [
+const OTHERS: [(&str, &str); 10] = [
     ("POLYRAIL_CONFIG", "a file of these settings (default: ~/.config/polyrail/polyrail.toml); empty: none"),
     (
         "POLYRAIL_SECRET_FILE",
@@ -28,6 +28,10 @@ const OTHERS: [(&str, &str); 9] = [
     (
         "POLYRAIL_COMPANION",
         "the library that ranks are to have loaded before MPI; set by polyrail run, empty: none",
+    ),
+    (
+        "POLYRAIL_GATEWAY",
+        "polyrail wrap: where this site's gateway is called, host and port (default: what ~/.config/polyrail/site.toml says)",
     ),
     ("POLYRAIL_REPORT", "where polyrail run waits for the reports of its ranks"),
 ];
