@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use nix::libc;
 use nix::sys::signal::{self, Signal};
@@ -36,7 +36,17 @@ pub fn hold() -> io::Result<Held> {
 
 impl Held {
     /// Hands signals to process `pid` for as long as this process lives, but for one that is `kept`: it sets a flag.
-    pub fn forward_to(mut self, pid: u32, kept: Option<(i32, Arc<AtomicBool>)>) {
+    pub fn forward_to(self, pid: u32, kept: Option<(i32, Arc<AtomicBool>)>) {
+        self.hand_on(Arc::new(AtomicU32::new(pid)), kept);
+    }
+
+    /// Hands signals to the process whose number stands there. While it is 0, because that process has ended, this one ends by them, as it would by
+    /// itself.
+    pub fn forward_to_current(self, pid: Arc<AtomicU32>) {
+        self.hand_on(pid, None);
+    }
+
+    fn hand_on(mut self, pid: Arc<AtomicU32>, kept: Option<(i32, Arc<AtomicBool>)>) {
         std::thread::spawn(move || {
             for origin in self.0.forever() {
                 if let Some((signal, flag)) = &kept
@@ -45,13 +55,17 @@ impl Held {
                     flag.store(true, Ordering::Relaxed);
                     continue;
                 }
+                let now = pid.load(Ordering::Acquire);
+                if now == 0 {
+                    std::process::exit(128 + origin.signal);
+                }
                 // What the terminal sends, it sends to the launcher as well; twice means "at once" to some launchers.
                 let from_terminal = origin.cause == Cause::Kernel;
                 if let Ok(signal) = Signal::try_from(origin.signal)
                     && !from_terminal
                 {
                     // It may be gone already, and then there is nobody to tell.
-                    let _ = signal::kill(Pid::from_raw(pid.cast_signed()), signal);
+                    let _ = signal::kill(Pid::from_raw(now.cast_signed()), signal);
                 }
             }
         });

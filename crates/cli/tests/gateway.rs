@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,8 +36,16 @@ struct Sites {
 
 static NETS: AtomicU8 = AtomicU8::new(1);
 
+/// A port that nobody has, and that nobody is given who asks for any: the kernel gives those from 32768 on.
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = u16::try_from(std::process::id() % 1000).unwrap() * 20;
+    loop {
+        let port = 10_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
+        if TcpListener::bind(("0.0.0.0", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 fn output(command: &mut Command) -> Output {
@@ -144,8 +152,9 @@ impl Sites {
 
     fn started() -> Self {
         let mut sites = Self::made();
-        sites.west.start();
+        // who dials is there first, in vain at first
         sites.east.start();
+        sites.west.start();
         until("the session stands", || sites.east.is_up() && sites.west.is_up());
         sites
     }
@@ -241,6 +250,10 @@ fn streams_of_all_lengths_are_whole_both_ways_at_once() {
             scope.spawn(move || both(socket, 0, Some(stream)));
         }
     });
+    // nothing is counted that is not under way, from the first attempt to dial on
+    until("nothing waits", || {
+        [&sites.east, &sites.west].iter().all(|gateway| gateway.status()["sites"][0]["to_send"] == 0)
+    });
     until("no stream is left", || {
         [&sites.east, &sites.west].iter().all(|gateway| gateway.status()["sites"][0]["streams"] == 0)
     });
@@ -295,7 +308,7 @@ fn a_reset_is_a_reset_and_half_an_end_is_half() {
     far.write_all(b"x").unwrap();
     near.read_exact(&mut room[..1]).unwrap();
     near.write_all(b"unread").unwrap();
-    thread::sleep(Duration::from_millis(200));
+    far.peek(&mut room).unwrap();
     // a socket that is closed with something unread resets its connection
     drop(far);
     assert_eq!(near.read(&mut room).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
@@ -458,6 +471,43 @@ fn any_program_connects_as_ever() {
     assert_eq!(site["asked"], 4 + 1 + 20 + 1 - 1, "{site}");
 }
 
+/// Says whom it is connected with, as the gateway of its site knows.
+const SERVER: &str = r#"
+import socket, sys
+for family, ip in ((socket.AF_INET, sys.argv[1]), (socket.AF_INET6, '::')):
+    s = socket.socket(family); s.bind((ip, 0)); s.listen()
+    print(s.getsockname()[1], flush=True)
+    c, _ = s.accept()
+    print(c.getpeername()[0], c.getpeername()[1], flush=True)
+    c.sendall(b'k')
+"#;
+/// Connects from an address of its own.
+const CLIENT: &str = r#"
+import socket, sys
+s = socket.socket(); s.bind((sys.argv[1], 0)); s.connect((sys.argv[2], int(sys.argv[3]))); assert s.recv(1) == b'k'
+print(*s.getsockname(), flush=True)
+"#;
+
+#[test]
+fn who_accepts_sees_its_real_peer() {
+    let sites = Sites::started();
+    let (ip, from) = (format!("127.77.{}.5", sites.net), format!("127.66.{}.3", sites.net));
+    let at = sites.west.at.to_string();
+    let mut server = Command::new(POLYRAIL)
+        .args(["wrap", "--gateway", &at, "--", "python3", "-c", SERVER, &ip])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(server.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+    for before in ["", "::ffff:"] {
+        let port = said.next().unwrap();
+        let got = sites.wrap(&["python3", "-c", CLIENT, &from, &ip, &port]);
+        assert!(got.status.success(), "{}", text(&got.stderr));
+        assert_eq!(said.next().unwrap(), format!("{before}{}", text(&got.stdout).trim()));
+    }
+    assert!(server.wait().unwrap().success());
+}
+
 #[test]
 fn a_static_program_is_seen_too() {
     let sites = Sites::started();
@@ -503,6 +553,26 @@ fn what_a_program_leaves_running_is_wrapped_too() {
     let got = sites.wrap(&["sh", "-c", "python3 -c \"$1\" & exit 3", "sh", &late]);
     assert_eq!((text(&got.stdout).as_str(), got.status.code()), ("late\n", Some(3)), "{}", text(&got.stderr));
     assert_eq!(sites.east.status()["sites"][0]["asked"], 1);
+}
+
+#[test]
+fn what_is_left_running_ends_with_a_signal_to_wrap() {
+    let sites = Sites::started();
+    let at = sites.east.at.to_string();
+    let mut wrapped = Command::new(POLYRAIL)
+        .args(["wrap", "--gateway", &at, "--", "sh", "-c", "sleep 300 >/dev/null 2>&1 & echo $!"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut left = String::new();
+    BufReader::new(wrapped.stdout.take().unwrap()).read_line(&mut left).unwrap();
+    let mut said = String::new();
+    BufReader::new(wrapped.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("not all that it started"), "{said}");
+    assert!(output(Command::new("kill").arg(wrapped.id().to_string())).status.success());
+    assert_eq!(wrapped.wait().unwrap().code(), Some(128 + 15));
+    output(Command::new("kill").arg(left.trim()));
 }
 
 #[test]

@@ -300,7 +300,8 @@ mod tests {
                     _ if !rooms.is_empty() => out.raise(rooms.swap_remove(random(rooms.len()))),
                     _ => {}
                 }
-                prop_assert!(incoming.held() <= ROOM_MAX);
+                prop_assert!(incoming.held() <= incoming.upto() - incoming.taken());
+                prop_assert!(incoming.upto() - incoming.taken() <= ROOM_MAX.max(room));
             }
             prop_assert_eq!(got, total);
         }

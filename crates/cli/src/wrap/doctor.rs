@@ -82,11 +82,15 @@ pub fn main(program: &[OsString], gateway: SocketAddr) -> ExitCode {
     trial.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     match seccomp::spawn(&mut trial, &supervisor::rules(false)) {
         Ok((mut child, listener)) => {
-            while let Ok(Some(notice)) = listener.next() {
-                listener.answer(&notice, seccomp::Verdict::Continue);
-            }
+            // older kernels know that nobody is left only when it was waited for
+            let answers = std::thread::spawn(move || {
+                while let Ok(Some(notice)) = listener.next() {
+                    listener.answer(&notice, seccomp::Verdict::Continue);
+                }
+            });
             // a trial of nothing else
             let _ = child.wait();
+            let _ = answers.join();
             line("way", "seccomp user notification: connections are stopped in the kernel; no library is loaded, no right needed".into());
         }
         Err(why) => {

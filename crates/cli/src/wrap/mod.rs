@@ -14,8 +14,10 @@ use std::ffi::OsString;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use polyrail_gateway::config::Config;
 use polyrail_native::seccomp;
@@ -27,8 +29,8 @@ use crate::{gateway, signals};
 
 /// Where programs call the gateway, where no option says so.
 const GATEWAY: &str = "POLYRAIL_GATEWAY";
-/// How soon after its end the kernel knows that nobody is left.
-const SOON: Duration = Duration::from_millis(20);
+/// How soon after its end it is known that nobody is left, also on a busy machine.
+const SOON: Duration = Duration::from_millis(500);
 /// Nothing was started.
 const NOT_STARTED: u8 = 125;
 
@@ -121,10 +123,14 @@ fn run(args: &Args, at: SocketAddr) -> Result<ExitCode, String> {
             _ => format!("{name}: {why}"),
         }
     })?;
-    held.forward_to(child.id(), None);
+    let current = Arc::new(AtomicU32::new(child.id()));
+    held.forward_to_current(current.clone());
     let answers = supervisor::begin(listener, ways, args.verbose).map_err(|why| why.to_string())?;
-    let status = wait_for(child.id()).map_err(|why| format!("waiting for the program: {why}"))?;
-    thread::sleep(SOON);
+    let status = wait_for(child.id(), &current).map_err(|why| format!("waiting for the program: {why}"))?;
+    let ended = Instant::now();
+    while !answers.is_finished() && ended.elapsed() < SOON {
+        thread::sleep(Duration::from_millis(2));
+    }
     if !answers.is_finished() {
         tell!(
             "polyrail wrap: the program has ended, but not all that it started; this goes on for as long, as their connections need it"
@@ -136,11 +142,12 @@ fn run(args: &Args, at: SocketAddr) -> Result<ExitCode, String> {
     Ok(status)
 }
 
-/// Waits for a child, and meanwhile for all others that come to this process.
-fn wait_for(child: u32) -> io::Result<ExitCode> {
+/// Waits for a child, and meanwhile for all others that come to this process. Once it has ended its number is nobody's.
+fn wait_for(child: u32, current: &AtomicU32) -> io::Result<ExitCode> {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid.as_raw_nonzero().get().cast_unsigned() == child => {
+                current.store(0, Ordering::Release);
                 let code = status.exit_status().or(status.terminating_signal().map(|signal| 128 + signal));
                 return Ok(ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)));
             }

@@ -113,6 +113,11 @@ pub fn as_v6(at: SocketAddr) -> SocketAddr {
     }
 }
 
+/// How a socket of IPv4 calls an address, if it can.
+pub fn as_v4(at: SocketAddr) -> SocketAddr {
+    SocketAddr::new(at.ip().to_canonical(), at.port())
+}
+
 /// Whether an address stands for none in particular.
 pub fn is_unspecified(at: SocketAddr) -> bool {
     matches!(at.ip().to_canonical(), IpAddr::V4(Ipv4Addr::UNSPECIFIED) | IpAddr::V6(Ipv6Addr::UNSPECIFIED))

@@ -1,4 +1,4 @@
-//! Answers a program's calls of `connect(2)` and `getpeername(2)`.
+//! Answers a program's calls of `connect(2)` and `getpeername(2)`: of connections that were made through the gateway, and of such as came through it.
 //!
 //! What does not concern another site is carried out by the kernel as ever. What does is done here, on a duplicate of the program's descriptor, which
 //! is the same socket: whatever the program does to its memory or descriptors meanwhile, what was looked at is what is connected. The call ends when the other site's half
@@ -23,6 +23,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, sock
 
 use super::process;
 use super::ways::Ways;
+use crate::gateway;
 use crate::output::tell;
 
 /// How long a socket that does not block is held while it is connected.
@@ -49,6 +50,7 @@ pub fn rules(io_uring: bool) -> Vec<Rule> {
         Rule::Tell(libc::SYS_getpeername),
         fast(libc::SYS_sendto, 3),
         fast(libc::SYS_sendmsg, 2),
+        fast(libc::SYS_sendmmsg, 3),
     ];
     if !io_uring {
         rules.push(Rule::Tell(libc::SYS_io_uring_setup));
@@ -70,10 +72,10 @@ fn once(said: &AtomicBool, what: &str) {
     }
 }
 
-/// Whom sockets were connected with, by the kernel's cookie of each, the oldest first.
+/// Whom sockets are connected with through gateways, by the kernel's cookie of each, the oldest first; none: with whom the kernel says.
 #[derive(Default)]
 struct Known {
-    with: HashMap<u64, SocketAddr>,
+    with: HashMap<u64, Option<SocketAddr>>,
     order: VecDeque<u64>,
 }
 
@@ -127,27 +129,15 @@ impl Supervisor {
             libc::SYS_connect => match this.plan(&notice) {
                 Plan::Plain => Verdict::Continue,
                 Plan::Through { socket, to, site, when_down } => {
-                    if this.running.fetch_add(1, Ordering::AcqRel) >= AT_ONCE {
-                        this.running.fetch_sub(1, Ordering::AcqRel);
-                        this.listener.answer(&notice, Verdict::Error(libc::EAGAIN));
-                        return;
-                    }
-                    let ours = this.clone();
-                    let connect = move || {
-                        let verdict = ours.connect(&notice, &socket, to, &site, when_down);
-                        ours.listener.answer(&notice, verdict);
-                        ours.running.fetch_sub(1, Ordering::AcqRel);
+                    let connect = move |this: &Self, notice: &Notice| {
+                        this.connect(notice, &socket, to, &site, when_down)
                     };
-                    match thread::Builder::new().name("connect".into()).stack_size(256 << 10).spawn(connect) {
-                        Ok(_) => return,
-                        Err(_) => {
-                            this.running.fetch_sub(1, Ordering::AcqRel);
-                            Verdict::Error(libc::EAGAIN)
-                        }
-                    }
+                    return Self::aside(this, notice, connect);
                 }
             },
-            libc::SYS_getpeername => this.peer_name(&notice),
+            libc::SYS_getpeername => {
+                return Self::aside(this, notice, |this, notice| this.peer_name(notice));
+            }
             libc::SYS_io_uring_setup => {
                 once(
                     &this.said.io_uring,
@@ -158,6 +148,30 @@ impl Supervisor {
             _ => Verdict::Continue,
         };
         this.listener.answer(&notice, verdict);
+    }
+
+    /// Answers by a thread, as it may take long.
+    fn aside(
+        this: &Arc<Self>,
+        notice: Notice,
+        what: impl FnOnce(&Self, &Notice) -> Verdict + Send + 'static,
+    ) {
+        let refused = || this.listener.answer(&notice, Verdict::Error(libc::EAGAIN));
+        if this.running.fetch_add(1, Ordering::AcqRel) >= AT_ONCE {
+            this.running.fetch_sub(1, Ordering::AcqRel);
+            refused();
+            return;
+        }
+        let ours = this.clone();
+        let answer = move || {
+            let verdict = what(&ours, &notice);
+            ours.listener.answer(&notice, verdict);
+            ours.running.fetch_sub(1, Ordering::AcqRel);
+        };
+        if thread::Builder::new().name("answer".into()).stack_size(256 << 10).spawn(answer).is_err() {
+            this.running.fetch_sub(1, Ordering::AcqRel);
+            refused();
+        }
     }
 
     fn plan(&self, notice: &Notice) -> Plan {
@@ -226,6 +240,16 @@ impl Supervisor {
         }
     }
 
+    fn learn(&self, socket: &OwnedFd, with: Option<SocketAddr>) {
+        let (Ok(cookie), Ok(mut known)) = (sockopt::socket_cookie(socket), self.known.lock()) else { return };
+        if known.with.insert(cookie, with).is_none() {
+            known.order.push_back(cookie);
+        }
+        if known.order.len() > KNOWN {
+            known.order.pop_front().and_then(|oldest| known.with.remove(&oldest));
+        }
+    }
+
     /// A socket is not, or not any more, what was known of it.
     fn forget(&self, socket: &OwnedFd) {
         if let (Ok(cookie), Ok(mut known)) = (sockopt::socket_cookie(socket), self.known.lock()) {
@@ -253,17 +277,11 @@ impl Supervisor {
         }
         match outcome {
             Ok(()) => {
-                if let (Ok(cookie), Ok(mut known)) = (sockopt::socket_cookie(socket), self.known.lock()) {
-                    if known.with.insert(cookie, to).is_none() {
-                        known.order.push_back(cookie);
-                    }
-                    if known.order.len() > KNOWN {
-                        known.order.pop_front().and_then(|oldest| known.with.remove(&oldest));
-                    }
-                }
+                self.learn(socket, Some(to));
                 Verdict::Result(0)
             }
             Err(why) => {
+                self.forget(socket);
                 if !matches!(why, Failed::Before(_)) {
                     // as it was, so that it can be connected again; one for which that fails is closed by its program
                     let _ = rustix::net::connect_unspec(socket);
@@ -287,10 +305,7 @@ impl Supervisor {
             // it blocked; one for which that cannot be set any more is closed
             let _ = rustix::io::ioctl_fionbio(socket, false);
         }
-        match done {
-            Err(Failed::Site(libc::ETIMEDOUT)) if own.is_some() => Err(Failed::Site(libc::EINPROGRESS)),
-            done => done,
-        }
+        done
     }
 
     /// The same, until then; the socket does not block afterwards.
@@ -318,7 +333,7 @@ impl Supervisor {
             Err(Errno::INPROGRESS) => {
                 let near = until.min(Instant::now() + NEAR);
                 match self.wait(notice, socket, PollFlags::OUT, near) {
-                    Err(Failed::Site(libc::ETIMEDOUT)) => return Err(Failed::Away),
+                    Err(Failed::Site(libc::ETIMEDOUT)) if Instant::now() < until => return Err(Failed::Away),
                     waited => waited?,
                 }
                 sockopt::socket_error(socket).map_err(Failed::Before)?.map_err(|_| Failed::Away)?;
@@ -391,30 +406,49 @@ impl Supervisor {
     /// Whom a socket is connected with, as its program knows it.
     fn peer_name(&self, notice: &Notice) -> Verdict {
         let [fd, at, length_at, ..] = notice.arguments;
-        let is_none = self.known.lock().is_ok_and(|known| known.with.is_empty());
-        if is_none {
-            return Verdict::Continue;
-        }
         let found = || {
             let socket = process::descriptor(notice.thread, fd as u32 as i32).ok()?;
-            let cookie = sockopt::socket_cookie(&socket).ok()?;
-            let to = *self.known.lock().ok()?.with.get(&cookie)?;
-            // one that is not connected any more has no peer
-            rustix::net::getpeername(&socket).ok()?;
-            let is_v6 = sockopt::socket_domain(&socket).ok()? == AddressFamily::INET6;
             let memory = process::memory(notice.thread).ok()?;
-            Some((if is_v6 { process::as_v6(to) } else { to }, memory))
+            // what was found and opened was its own only if it still waits now
+            if !self.listener.waits(notice) {
+                return None;
+            }
+            let family = sockopt::socket_domain(&socket).ok()?;
+            if !matches!(family, AddressFamily::INET | AddressFamily::INET6) {
+                return None;
+            }
+            let cookie = sockopt::socket_cookie(&socket).ok()?;
+            let known = self.known.lock().ok()?.with.get(&cookie).copied();
+            // one that is not connected any more has no peer
+            let peer = rustix::net::getpeername(&socket).ok()??.try_into().ok()?;
+            let with = known.unwrap_or_else(|| {
+                let with = self.behind(&socket, peer);
+                self.learn(&socket, with);
+                with
+            })?;
+            Some((if family == AddressFamily::INET6 { process::as_v6(with) } else { with }, memory))
         };
         match found() {
-            // what was found and opened was its own only if it still waits now
-            Some((to, memory)) if self.listener.waits(notice) => {
-                match process::write_address(&memory, at, length_at, to) {
-                    Ok(()) => Verdict::Result(0),
-                    Err(_) => Verdict::Error(libc::EFAULT),
-                }
-            }
-            _ => Verdict::Continue,
+            Some((with, memory)) => match process::write_address(&memory, at, length_at, with) {
+                Ok(()) => Verdict::Result(0),
+                Err(_) => Verdict::Error(libc::EFAULT),
+            },
+            None => Verdict::Continue,
         }
+    }
+
+    /// Who is behind a connection that the gateway made to this program.
+    fn behind(&self, socket: &OwnedFd, peer: SocketAddr) -> Option<SocketAddr> {
+        let near: SocketAddr = rustix::net::getsockname(socket).ok()?.try_into().ok()?;
+        let (peer, near) = (process::as_v4(peer), process::as_v4(near));
+        let gateway = self.ways.gateway.ip().to_canonical();
+        // a gateway on this host calls from the address that it calls
+        let may_be = peer.ip() == gateway
+            || gateway.is_loopback() && (peer.ip() == near.ip() || peer.ip().is_loopback());
+        if !may_be {
+            return None;
+        }
+        serde_json::from_slice(&gateway::page(self.ways.gateway, &format!("/peer/{peer}")).ok()?).ok()?
     }
 }
 

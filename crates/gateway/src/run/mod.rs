@@ -17,7 +17,7 @@ mod trunk;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::thread;
@@ -30,7 +30,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::call::{self, Call, Step};
 use crate::config::{self, Config, File, Way, WhenDown};
 use crate::error::Error;
-use crate::net::{Network, Target};
+use crate::net::{Network, Target, plain};
 use crate::site::{self, Identity};
 use crate::wire::{Hello, Reason, Wish};
 use lookup::Lookup;
@@ -45,6 +45,8 @@ const CALLERS: usize = 512;
 const DESCRIPTORS: u64 = 128;
 /// How long nobody is let in after there was no room.
 const NO_ROOM: Duration = Duration::from_millis(200);
+/// How long the others may take to take what they were sent, when this one ends.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Sites that a gateway can trust.
 const TRUNKS: usize = 1024;
 
@@ -73,9 +75,12 @@ struct Around<'a> {
 impl Around<'_> {
     /// Whether that is where this gateway is called.
     fn is_door(&self, at: SocketAddr) -> bool {
+        let ip = plain(at.ip());
         let is = |door: &SocketAddr| {
-            door.port() == at.port()
-                && (door.ip() == at.ip() || door.ip().is_unspecified() || at.ip().is_loopback())
+            let own = plain(door.ip());
+            // to connect with an address of none in particular is to connect with this host
+            let here = ip.is_unspecified() || ip.is_loopback() || own.is_unspecified() && is_local(ip);
+            door.port() == at.port() && (own == ip || here)
         };
         self.doors.iter().any(is)
     }
@@ -166,7 +171,15 @@ impl Gateway {
             }
             let own = file.other(&other.site).port;
             let port = own.or(file.port.and_then(|port| port.checked_add(free))).unwrap_or(0);
+            let taken =
+                trunks.iter().any(|trunk: &Trunk| matches!(trunk.end, End::Waits(other) if other == port));
             let end = end_of(&file, &ours, &other, port)?;
+            if matches!(end, End::Waits(_)) && (port == 0 || taken) {
+                return Err(Error::Rule(format!(
+                    "site {} needs a port of its own: say it under [to.{}]",
+                    other.site, other.site
+                )));
+            }
             let listener = if let End::Waits(_) = end { ours.key } else { other.key };
             free += u16::from(matches!(end, End::Waits(_)) && own.is_none());
             let key = identity.key_with(&other, &listener)?;
@@ -244,6 +257,10 @@ impl Gateway {
         if !fresh {
             return;
         }
+        // from anew: what met another's before may be free now
+        for trunk in &mut self.trunks {
+            let _ = trunk.lead_to(trunk.networks.clone(), &self.file);
+        }
         self.part_ways();
         let all = |trunk: &Trunk| (trunk.other.site.clone(), trunk.networks.clone());
         let seen: BTreeMap<String, Vec<Network>> = self.trunks.iter().map(all).collect();
@@ -307,6 +324,7 @@ impl Gateway {
         let mut ready = Vec::new();
         loop {
             self.each_trunk(|trunk, around| {
+                _ = trunk.work(around);
                 trunk.tick(around);
                 _ = trunk.work(around);
             });
@@ -323,7 +341,8 @@ impl Gateway {
                     }
                     Token::Stop => {
                         (self.say)("it ends, as it was told");
-                        self.trunks.iter_mut().for_each(|trunk| trunk.end("it was told to end"));
+                        let until = Instant::now() + LAST_WORDS;
+                        self.trunks.iter_mut().for_each(|trunk| trunk.end("it was told to end", until));
                         return Ok(());
                     }
                     // the work is done above
@@ -375,7 +394,9 @@ impl Gateway {
                 Ok((socket, from)) => {
                     let streams: usize = self.trunks.iter().map(Trunk::streams).sum();
                     // who may not call is closed without a word, and who has no room as well: it will see a reset
-                    if !self.file.lets_call(from.ip()) || streams + self.callers.len() >= self.most {
+                    if !(self.file.lets_call(from.ip()) || is_local(from.ip()))
+                        || streams + self.callers.len() >= self.most
+                    {
                         continue;
                     }
                     let id = self.next_caller;
@@ -485,11 +506,25 @@ impl Gateway {
         let Some((number, to)) = self.way(&to).filter(|_| unwatched.is_ok()) else {
             return refuse(&caller.socket, Reason::NotAllowed);
         };
-        let wish = Wish { to, from: Some(caller.from) };
+        // an address that its host has for itself says nothing to others
+        let from = SocketAddr::new(plain(caller.from.ip()), caller.from.port());
+        let wish = Wish { to, from: (!from.ip().is_loopback() || self.is_ours(from)).then_some(from) };
         let Caller { socket, .. } = caller;
         if let Some(Err(socket)) = self.one_trunk(number, |trunk, _| trunk.call(socket, wish)) {
             refuse(&socket, Reason::Down);
         }
+    }
+
+    /// Whether an address is of this site.
+    fn is_ours(&self, at: SocketAddr) -> bool {
+        self.file.networks.iter().any(|network| network.has(at.ip()))
+    }
+
+    /// Who is behind a connection of this gateway's from that address, as programs here know it.
+    fn behind(&self, near: SocketAddr) -> Option<SocketAddr> {
+        let (trunk, from) = self.trunks.iter().find_map(|trunk| Some((trunk, trunk.behind(near)?)))?;
+        let seen = trunk.ways.iter().find_map(|way| way.real.mapped(from.ip(), &way.seen));
+        Some(SocketAddr::new(seen.unwrap_or(from.ip()), from.port()))
     }
 
     /// Which site a target is at, and what that calls it.
@@ -528,6 +563,11 @@ fn show(caller: Caller, page: Vec<u8>) {
         let _ = ready.and_then(|()| socket.write_all(&page));
     };
     let _ = thread::Builder::new().name("page".into()).stack_size(256 << 10).spawn(send);
+}
+
+/// Whether an address is one of this host's: of others nobody can send here.
+fn is_local(ip: IpAddr) -> bool {
+    UdpSocket::bind((ip, 0)).is_ok()
 }
 
 /// How outcomes of all trunks become one.

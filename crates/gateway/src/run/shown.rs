@@ -1,4 +1,5 @@
-//! What a gateway shows of itself by HTTP, on the port that programs call: `/status` and `/networks` as JSON, `/metrics` for Prometheus.
+//! What a gateway shows of itself by HTTP, on the port that programs call: `/status` and `/networks` as JSON, `/metrics` for Prometheus; and by `/peer/IP:PORT` who is
+//! behind a connection that it made.
 
 use std::fmt::Write;
 use std::time::Instant;
@@ -152,6 +153,13 @@ pub(super) fn page(gateway: &Gateway, path: &str) -> Vec<u8> {
         "/status" => json(serde_json::to_string(&status(gateway))),
         "/networks" => json(serde_json::to_string(&networks(gateway))),
         "/metrics" => call::page("200 OK", "text/plain; version=0.0.4", &metrics(&status(gateway))),
-        _ => call::page("404 Not Found", "text/plain", "there are /status, /networks and /metrics\n"),
+        _ => match path.strip_prefix("/peer/").map(str::parse) {
+            Some(Ok(near)) => json(serde_json::to_string(&gateway.behind(near))),
+            _ => call::page(
+                "404 Not Found",
+                "text/plain",
+                "there are /status, /networks, /metrics and /peer/IP:PORT\n",
+            ),
+        },
     }
 }

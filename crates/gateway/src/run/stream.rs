@@ -99,6 +99,8 @@ pub struct Stream {
     write_ended: bool,
     /// The socket takes no more at the moment.
     stuck: bool,
+    /// By which address of this host it was connected, and for whom at the other site.
+    pub behind: Option<(SocketAddr, SocketAddr)>,
 }
 
 /// That a socket works is the kernel's to say: where an option cannot be set, it goes on without.
@@ -126,6 +128,7 @@ impl Stream {
             read_ended: false,
             write_ended: false,
             stuck: false,
+            behind: None,
         }
     }
 

@@ -46,7 +46,7 @@ const WARM: (usize, Duration, usize) = (24 << 20, Duration::from_secs(2), 1 << 2
 const WARMING: Duration = Duration::from_millis(1);
 /// How often the other gateway hears that this one is there, where it hears nothing else.
 const HERE: Duration = Duration::from_secs(10);
-/// How long nothing comes from a gateway that is there.
+/// How long nothing comes from a gateway that is there, at least: as long as a silent network is believed.
 const SILENCE: Duration = Duration::from_secs(45);
 /// How long a gateway whose session ends may take to take what it was sent last.
 const LAST_WORDS: Duration = Duration::from_millis(100);
@@ -115,7 +115,7 @@ pub struct Trunk {
     pub ways: Vec<Way>,
     streams: HashMap<u64, Stream>,
     /// Whose target's name is being found out.
-    looked_up: HashMap<u64, u64>,
+    looked_up: HashMap<u64, (u64, Option<SocketAddr>)>,
     next: u64,
     outbox: VecDeque<Arc<[u8]>>,
     under_way: usize,
@@ -132,6 +132,7 @@ pub struct Trunk {
     warm: (usize, Instant),
     filler: Arc<[u8]>,
     heard: Instant,
+    silence: Duration,
     /// Sessions so far.
     epoch: u64,
     /// Its ways have just been told.
@@ -187,6 +188,7 @@ impl Trunk {
             warm: (0, Instant::now()),
             filler: Message::Here { filler: READ }.to_bytes().into(),
             heard: Instant::now(),
+            silence: SILENCE,
             epoch: 0,
             fresh: false,
             networks: Vec::new(),
@@ -209,7 +211,9 @@ impl Trunk {
     }
 
     fn open(&mut self, key: Option<Key>, port: u16, around: &Around) -> Result<(), Error> {
-        let mut mailbox = Mailbox::open(session(key, port)?)?;
+        let settings = session(key, port)?;
+        self.silence = SILENCE.max(settings.peer_timeout);
+        let mut mailbox = Mailbox::open(settings)?;
         for _ in 0..RECEIVES {
             mailbox.recv(None, TAG, vec![0; MESSAGE_MAX]);
         }
@@ -252,6 +256,14 @@ impl Trunk {
         self.peer.is_some()
     }
 
+    /// Who is behind the connection from that address of this host, in its site's words.
+    pub fn behind(&self, near: SocketAddr) -> Option<SocketAddr> {
+        self.streams
+            .values()
+            .find_map(|stream| stream.behind.filter(|(ours, _)| *ours == near))
+            .map(|(_, from)| from)
+    }
+
     /// The endpoint and the peer, for who wants to show them.
     pub fn session(&self) -> Option<(&Mailbox, PeerIdx)> {
         Some((self.mailbox.as_ref()?, self.peer?))
@@ -280,7 +292,10 @@ impl Trunk {
         let address = named::address_of_key(&self.key, port, &at)?;
         self.open(None, 0, around)?;
         let Some(mailbox) = &mut self.mailbox else { return Ok(()) };
-        self.dialled = Some(mailbox.peer(&address.to_bytes())?);
+        let peer = mailbox.peer(&address.to_bytes())?;
+        // nothing comes by it but the end
+        mailbox.recv(Some(peer), TAG + 1, Vec::new());
+        self.dialled = Some(peer);
         self.deadline = Some(around.now + GREETING);
         self.send_message(&Message::Hello { version: VERSION, hello: around.hello.clone() });
         Ok(())
@@ -422,7 +437,7 @@ impl Trunk {
         (self.since, self.retry) = (Some(around.now), RETRY.0);
         self.heard = around.now;
         self.warm = (WARM.0, around.now + WARM.1);
-        if let Some(mailbox) = &mut self.mailbox {
+        if let Some(mailbox) = self.mailbox.as_mut().filter(|_| waits) {
             // nothing comes by it but the end
             mailbox.recv(Some(from), TAG + 1, Vec::new());
         }
@@ -494,13 +509,13 @@ impl Trunk {
             return Err(Over("it named a stream as it may not".into()));
         }
         let outcome = match &wish.to {
-            net::Target::At(at) => self.join(id, room, &[*at], around),
+            net::Target::At(at) => self.join(id, (room, wish.from), &[*at], around),
             net::Target::Named(name, port) => {
                 let begun = around
                     .lookup
                     .begin(super::Asker::Stream(self.number, self.epoch, id), vec![(name.clone(), *port)]);
                 if begun {
-                    self.looked_up.insert(id, room);
+                    self.looked_up.insert(id, (room, wish.from));
                 }
                 begun.then_some(()).ok_or(Reason::Full)
             }
@@ -522,10 +537,10 @@ impl Trunk {
         if epoch != self.epoch {
             return;
         }
-        let Some(room) = self.looked_up.remove(&id) else { return };
+        let Some(wanted) = self.looked_up.remove(&id) else { return };
         let outcome = match found.at.is_empty() {
             true => Err(Reason::NoName),
-            false => self.join(id, room, &found.at, around),
+            false => self.join(id, wanted, &found.at, around),
         };
         if let Err(reason) = outcome {
             self.not_joined(id, reason);
@@ -534,7 +549,13 @@ impl Trunk {
     }
 
     /// Connects a stream with the first of these addresses that is this site's.
-    fn join(&mut self, id: u64, room: u64, at: &[SocketAddr], around: &Around) -> Result<(), Reason> {
+    fn join(
+        &mut self,
+        id: u64,
+        (room, from): (u64, Option<SocketAddr>),
+        at: &[SocketAddr],
+        around: &Around,
+    ) -> Result<(), Reason> {
         let ours = |at: &&SocketAddr| around.file.networks.iter().any(|network| network.has(at.ip()));
         let at = *at.iter().find(ours).ok_or(Reason::NotAllowed)?;
         // who is let into this site's networks is not let through its gateway to others
@@ -551,6 +572,9 @@ impl Trunk {
             Err(why) => return Err(reason(why)),
         }
         self.add(id, socket, Phase::Joining, room);
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.behind = stream.near().zip(from);
+        }
         Ok(())
     }
 
@@ -705,7 +729,7 @@ impl Trunk {
                 (false, waits) if waits < 2 * FULL => self.little.pop_front(),
                 _ => None,
             };
-            let Some(id) = id else { return self.warm_up(around) };
+            let Some(id) = id else { return self.warm_up() };
             self.turns = if bulk_first { 0 } else { self.turns + 1 };
             // what it has to say besides is sent before the next one's turn
             self.read(id, around)?;
@@ -713,12 +737,9 @@ impl Trunk {
     }
 
     /// Sends what means nothing, where nothing waits that means something, until the way is known.
-    fn warm_up(&mut self, around: &Around) -> Result<(), Over> {
+    fn warm_up(&mut self) -> Result<(), Over> {
         if self.warm.0 == 0 || !self.is_up() {
             return Ok(());
-        }
-        if around.now >= self.warm.1 {
-            self.warm.0 = 0;
         }
         let mut now = WARM.2.min(self.warm.0);
         while now > 0 && self.under_way == 0 {
@@ -821,20 +842,23 @@ impl Trunk {
 
     /// When it wants to be looked at again; at once: there is something to do.
     pub fn arm(&mut self) -> Option<Instant> {
-        let here = self.is_up().then(|| (self.said_here + HERE).min(self.heard + SILENCE));
+        let here = self.is_up().then(|| (self.said_here + HERE).min(self.heard + self.silence));
         let warming = (self.is_up() && self.warm.0 > 0).then(|| Instant::now() + WARMING);
         let due = [here, warming, self.deadline, self.retry_at].into_iter().flatten().min();
         let sleeps = self.mailbox.as_mut().is_none_or(Mailbox::arm);
         if sleeps { due } else { Some(Instant::now()) }
     }
 
-    /// Does what is due.
+    /// Does what is due, of what has been read already.
     pub fn tick(&mut self, around: &Around) {
+        if around.now >= self.warm.1 {
+            self.warm.0 = 0;
+        }
         if self.deadline.is_some_and(|deadline| deadline <= around.now) {
             let waited = GREETING.as_secs();
             self.lose(&format!("it did not answer within {waited} seconds"), around);
         }
-        if self.is_up() && self.heard + SILENCE <= around.now {
+        if self.is_up() && self.heard + self.silence <= around.now {
             self.lose("nothing comes from it any more", around);
         }
         if self.is_up() && self.said_here + HERE <= around.now {
@@ -872,10 +896,12 @@ impl Trunk {
         self.little.clear();
         self.bulk.clear();
         self.outbox.clear();
-        self.under_way = 0;
         self.epoch += 1;
-        if self.peer().is_some() {
-            // it is not to go on with what is over here, and may know why
+        // it is not to go on with what is over here, and may know why; of one that is not there nothing is waited for
+        let is_there = self.peer().is_some_and(|peer| {
+            self.mailbox.as_ref().is_some_and(|mailbox| mailbox.worker().is_connected(peer))
+        });
+        if is_there {
             let bytes: Arc<[u8]> = Message::Bye { why }.to_bytes().into();
             let len = bytes.len();
             let _ = self.give(bytes, len);
@@ -885,8 +911,9 @@ impl Trunk {
         let _ = self.watch(around, false);
         self.watched = false;
         if let Some(mut mailbox) = self.mailbox.take() {
-            mailbox.close(LAST_WORDS);
+            mailbox.close(if is_there { LAST_WORDS } else { Duration::ZERO });
         }
+        (self.under_way, self.warm.0) = (0, 0);
         self.retry_at = Some(around.now + self.retry);
         if let End::Dials(_) = self.end {
             self.retry = (self.retry * 2).min(RETRY.1);
@@ -907,8 +934,8 @@ impl Trunk {
         }
     }
 
-    /// Ends in good order: the other gateway is told, and may take what it was sent.
-    pub fn end(&mut self, why: &str) {
+    /// Ends in good order: the other gateway is told, and may take what it was sent until then.
+    pub fn end(&mut self, why: &str, until: Instant) {
         // their sockets are closed as what did not end: by a reset
         self.streams.clear();
         if self.is_up() {
@@ -921,7 +948,7 @@ impl Trunk {
             }
         }
         if let Some(mut mailbox) = self.mailbox.take() {
-            mailbox.close(Duration::from_secs(2));
+            mailbox.close(until.saturating_duration_since(Instant::now()));
         }
     }
 }
