@@ -9,7 +9,7 @@ use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 /// What becomes of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,6 +207,24 @@ pub fn spawn(command: &mut Command, rules: &[Rule]) -> io::Result<(Child, Listen
     Ok((child, Listener(taken(ours.as_fd())?)))
 }
 
+/// Whether programs can be started so here: tries it with one that does nothing.
+///
+/// # Errors
+/// As [`spawn`].
+pub fn try_out() -> io::Result<()> {
+    let mut trial = Command::new("true");
+    trial.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let (mut child, listener) = spawn(&mut trial, &[Rule::Tell(libc::SYS_connect)])?;
+    // older kernels know that nobody is left only when it was waited for
+    let answers = std::thread::spawn(move || {
+        while let Ok(Some(notice)) = listener.next() {
+            listener.answer(&notice, Verdict::Continue);
+        }
+    });
+    child.wait()?;
+    answers.join().map_err(|_| io::Error::other("the trial's answers ended early"))
+}
+
 fn ioctl<T>(fd: &OwnedFd, request: libc::Ioctl, room: &mut T) -> io::Result<()> {
     // SAFETY: each request here is made with the structure that its number says the size of
     match unsafe { libc::ioctl(fd.as_raw_fd(), request, std::ptr::from_mut(room)) } {
@@ -279,6 +297,9 @@ mod tests {
 
     #[test]
     fn calls_are_answered_carried_out_and_refused() {
+        if let Err(why) = try_out() {
+            return polyrail_skip::lacking(format_args!("system calls that are shown to others: {why}"));
+        }
         let rules = [
             Rule::Tell(libc::SYS_getppid),
             Rule::Tell(libc::SYS_umask),

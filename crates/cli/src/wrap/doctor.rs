@@ -4,12 +4,11 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
 use object::{Object, ObjectSection};
 use polyrail_native::seccomp;
 
-use super::supervisor;
 use super::ways::Ways;
 use crate::output;
 
@@ -78,19 +77,8 @@ pub fn main(program: &[OsString], gateway: SocketAddr) -> ExitCode {
             line("program", format!("{} is not there", Path::new(&program[0]).display()));
         }
     }
-    let mut trial = Command::new("true");
-    trial.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    match seccomp::spawn(&mut trial, &supervisor::rules(false)) {
-        Ok((mut child, listener)) => {
-            // older kernels know that nobody is left only when it was waited for
-            let answers = std::thread::spawn(move || {
-                while let Ok(Some(notice)) = listener.next() {
-                    listener.answer(&notice, seccomp::Verdict::Continue);
-                }
-            });
-            // a trial of nothing else
-            let _ = child.wait();
-            let _ = answers.join();
+    match seccomp::try_out() {
+        Ok(()) => {
             line("way", "seccomp user notification: connections are stopped in the kernel; no library is loaded, no right needed".into());
         }
         Err(why) => {
