@@ -325,8 +325,10 @@ impl Gateway {
         loop {
             self.each_trunk(|trunk, around| {
                 _ = trunk.work(around);
-                trunk.tick(around);
-                _ = trunk.work(around);
+                if trunk.is_due(around.now) {
+                    trunk.tick(around);
+                    _ = trunk.work(around);
+                }
             });
             self.know_ways();
             let due = self.due();

@@ -840,11 +840,22 @@ impl Trunk {
         }
     }
 
+    /// When something is due by the clock.
+    fn due(&self) -> Option<Instant> {
+        let here = self.is_up().then(|| (self.said_here + HERE).min(self.heard + self.silence));
+        let warm = (self.warm.0 > 0).then_some(self.warm.1);
+        [here, warm, self.deadline, self.retry_at].into_iter().flatten().min()
+    }
+
+    /// Whether something is.
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.due().is_some_and(|due| due <= now)
+    }
+
     /// When it wants to be looked at again; at once: there is something to do.
     pub fn arm(&mut self) -> Option<Instant> {
-        let here = self.is_up().then(|| (self.said_here + HERE).min(self.heard + self.silence));
         let warming = (self.is_up() && self.warm.0 > 0).then(|| Instant::now() + WARMING);
-        let due = [here, warming, self.deadline, self.retry_at].into_iter().flatten().min();
+        let due = self.due().into_iter().chain(warming).min();
         let sleeps = self.mailbox.as_mut().is_none_or(Mailbox::arm);
         if sleeps { due } else { Some(Instant::now()) }
     }
