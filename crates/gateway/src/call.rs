@@ -105,6 +105,21 @@ fn http(bytes: &[u8]) -> Step {
     }
 }
 
+/// Writes an address as SOCKS has it: its kind, itself, the port.
+fn put(bytes: &mut Vec<u8>, at: SocketAddr) {
+    match at.ip() {
+        IpAddr::V4(ip) => {
+            bytes.push(1);
+            bytes.extend(ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            bytes.push(4);
+            bytes.extend(ip.octets());
+        }
+    }
+    bytes.extend(at.port().to_be_bytes());
+}
+
 /// What a program that asked by SOCKS is told: connected, as this address, or why not.
 pub fn reply(outcome: Result<SocketAddr, Reason>) -> Vec<u8> {
     let (code, at) = match outcome {
@@ -122,34 +137,14 @@ pub fn reply(outcome: Result<SocketAddr, Reason>) -> Vec<u8> {
         }
     };
     let mut bytes = vec![SOCKS, code, 0];
-    match at.ip() {
-        IpAddr::V4(ip) => {
-            bytes.push(1);
-            bytes.extend(ip.octets());
-        }
-        IpAddr::V6(ip) => {
-            bytes.push(4);
-            bytes.extend(ip.octets());
-        }
-    }
-    bytes.extend(at.port().to_be_bytes());
+    put(&mut bytes, at);
     bytes
 }
 
 /// What asks for a connection: the greeting and the request at once, for who knows that nothing has to be proved.
 pub fn ask(to: SocketAddr) -> Vec<u8> {
     let mut bytes = vec![SOCKS, 1, 0, SOCKS, 1, 0];
-    match to.ip() {
-        IpAddr::V4(ip) => {
-            bytes.push(1);
-            bytes.extend(ip.octets());
-        }
-        IpAddr::V6(ip) => {
-            bytes.push(4);
-            bytes.extend(ip.octets());
-        }
-    }
-    bytes.extend(to.port().to_be_bytes());
+    put(&mut bytes, to);
     bytes
 }
 

@@ -33,11 +33,11 @@ pub enum Call {
 
 /// What the kernel calls the system calls of this program.
 #[cfg(target_arch = "x86_64")]
-const ARCHITECTURE: u32 = 62 | 0xc000_0000;
+pub(crate) const ARCHITECTURE: u32 = 62 | 0xc000_0000;
 #[cfg(target_arch = "aarch64")]
-const ARCHITECTURE: u32 = 183 | 0xc000_0000;
+pub(crate) const ARCHITECTURE: u32 = 183 | 0xc000_0000;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-const ARCHITECTURE: u32 = 0;
+pub(crate) const ARCHITECTURE: u32 = 0;
 
 /// A request whose address and data are numbers, by which the kernel writes nothing into this process.
 fn request(what: libc::c_uint, tid: Tid, data: usize) -> io::Result<()> {

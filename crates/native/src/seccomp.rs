@@ -4,6 +4,7 @@
 //!
 //! All unsafe code of it stands in this file.
 
+use crate::ptrace::ARCHITECTURE;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -52,13 +53,6 @@ pub enum Verdict {
     /// It fails with this error.
     Error(i32),
 }
-
-#[cfg(target_arch = "x86_64")]
-const ARCHITECTURE: u32 = 62 | 0xc000_0000;
-#[cfg(target_arch = "aarch64")]
-const ARCHITECTURE: u32 = 183 | 0xc000_0000;
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-const ARCHITECTURE: u32 = 0;
 
 /// Where the kernel shows filters a call's number, its architecture, and its arguments: `struct seccomp_data`.
 const AT_CALL: u32 = 0;

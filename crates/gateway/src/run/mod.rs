@@ -324,10 +324,10 @@ impl Gateway {
         let mut ready = Vec::new();
         loop {
             self.each_trunk(|trunk, around| {
-                _ = trunk.work(around);
+                trunk.work(around);
                 if trunk.is_due(around.now) {
                     trunk.tick(around);
-                    _ = trunk.work(around);
+                    trunk.work(around);
                 }
             });
             self.know_ways();

@@ -306,15 +306,14 @@ impl Trunk {
         self.peer.or(self.dialled)
     }
 
-    /// Moves what can be moved. Whether there was anything.
-    pub fn work(&mut self, around: &Around) -> bool {
-        let Some(mailbox) = &mut self.mailbox else { return false };
-        let mut worked = mailbox.progress() > 0;
+    /// Moves what can be moved.
+    pub fn work(&mut self, around: &Around) {
+        let Some(mailbox) = &mut self.mailbox else { return };
+        mailbox.progress();
         let mut over = None;
         while over.is_none()
             && let Some(done) = self.mailbox.as_mut().and_then(Mailbox::next_done)
         {
-            worked = true;
             over = self.done(done, around).err();
         }
         let over = over.or_else(|| self.pump(around).err());
@@ -322,7 +321,6 @@ impl Trunk {
             self.lose(&why, around);
         }
         self.settle(around);
-        worked
     }
 
     fn done(&mut self, done: Done, around: &Around) -> Result<(), Over> {
