@@ -85,7 +85,7 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    if let Some(status) = launch::become_bound() {
+    if let Some(status) = launch::become_bound().or_else(wrap::agent::become_ssh) {
         return status;
     }
     match Command::parse().task {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::table::aligned;
 
 /// Variables that other parts of Polyrail read, besides the settings of a worker.
-const OTHERS: [(&str, &str); 10] = [
+const OTHERS: [(&str, &str); 9] = [
     ("POLYRAIL_CONFIG", "a file of these settings (default: ~/.config/polyrail/polyrail.toml); empty: none"),
     (
         "POLYRAIL_SECRET_FILE",
@@ -29,14 +29,10 @@ const OTHERS: [(&str, &str); 10] = [
         "POLYRAIL_COMPANION",
         "the library that ranks are to have loaded before MPI; set by polyrail run, empty: none",
     ),
-    (
-        "POLYRAIL_GATEWAY",
-        "polyrail wrap: where this site's gateway is called, host and port (default: what ~/.config/polyrail/site.toml says)",
-    ),
     ("POLYRAIL_REPORT", "where polyrail run waits for the reports of its ranks"),
 ];
-/// What scripts/lab tells the commands inside it, and `polyrail trace` its recorders.
-const OWN: [&str; 3] = ["POLYRAIL_LAB", "POLYRAIL_TRACE", "POLYRAIL_RECORDER_DIR"];
+/// What scripts/lab tells the commands inside it, `polyrail trace` its recorders, `polyrail run` what stands for ssh.
+const OWN: [&str; 4] = ["POLYRAIL_LAB", "POLYRAIL_TRACE", "POLYRAIL_RECORDER_DIR", "POLYRAIL_SSH"];
 
 /// A setting that is made.
 #[derive(Debug, PartialEq, Eq)]

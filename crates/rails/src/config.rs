@@ -101,6 +101,8 @@ pub struct Config {
     pub background: bool,
     /// What is long and for many hosts may go by multicast.
     pub multicast: bool,
+    /// Where this site's gateway to others is called, host and port; none: there is none.
+    pub gateway: Option<String>,
     /// Where events are logged; none: nowhere.
     pub log: Option<LogTo>,
     /// Faults that rails pretend, for tests; none: none.
@@ -138,6 +140,7 @@ impl Default for Config {
             sleep_after: None,
             background: true,
             multicast: true,
+            gateway: None,
             log: None,
             faults: None,
         }
@@ -212,6 +215,10 @@ pub const SETTINGS: &[(&str, &str)] = &[
     (
         "MULTICAST",
         "long broadcasts of MPI to three hosts or more may be sent once, to a group of all of them on networks of IPv4: 1 or 0 (default 1)",
+    ),
+    (
+        "GATEWAY",
+        "where this site's gateway is called, through which peers and addresses of other sites are reached: host and port (default: none; polyrail wrap: what ~/.config/polyrail/site.toml says)",
     ),
     (
         "LOG",
@@ -318,6 +325,7 @@ impl Config {
         let micros = |n| Some(Duration::from_micros(n as u64));
         number(&lookup, "SLEEP_AFTER", "POLYRAIL_SLEEP_AFTER", 1, 60_000_000, |n| c.sleep_after = micros(n))?;
         c.congestion = lookup("CONGESTION");
+        c.gateway = lookup("GATEWAY");
         if let Some(name) = lookup("COMPOSITION") {
             // those for a reliable network are nothing for UDP; those of values are not used yet
             let fits =

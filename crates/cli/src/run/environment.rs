@@ -179,7 +179,8 @@ fn handed_on(family: Family, provider: &Provider) -> impl Iterator<Item = OsStri
         |name: &OsString| [&b"FI_"[..], b"POLYRAIL_"].iter().any(|p| name.as_encoded_bytes().starts_with(p));
     let users: Vec<OsString> = std::env::vars_os()
         .map(|(name, _)| name)
-        .filter(|name| steers(name) && !ours.contains(name))
+        // which gateway is called is each host's own to say
+        .filter(|name| steers(name) && !ours.contains(name) && name != "POLYRAIL_GATEWAY")
         .collect();
     ours.into_iter().chain(users)
 }

@@ -53,6 +53,8 @@ pub enum Error {
     NoLibfabric { library: PathBuf },
     #[error("{0}\nOr name its directory with --provider-dir.")]
     NoProvider(#[from] Missing),
+    #[error("hosts of other sites cannot be reached: {why}")]
+    Sites { why: String },
     #[error("cannot listen for the ranks' reports: {source}")]
     Listen { source: io::Error },
     #[error("cannot catch signals: {source}")]

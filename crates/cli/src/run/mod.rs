@@ -1,13 +1,14 @@
 //! `polyrail run`: starts an unchanged MPI program so that its messages travel by Polyrail.
 //!
 //! MPI stays what launches and manages the processes. This finds out which MPI the program is linked with ([`detect`]),
-//! finds that MPI's own launcher ([`mpiexec`]) or takes Slurm's ([`srun`]), sets what makes that MPI use the provider ([`environment`]),
+//! finds that MPI's own launcher ([`mpiexec`]) or takes Slurm's ([`srun`]), has it reach hosts of other sites ([`sites`]), sets what makes that MPI use the provider ([`environment`]),
 //! and counts in the end which ranks really did ([`watch`]).
 
 pub mod detect;
 pub mod environment;
 pub mod error;
 pub mod mpiexec;
+pub mod sites;
 pub mod srun;
 pub mod watch;
 
@@ -20,6 +21,7 @@ use detect::Found;
 use environment::Provider;
 use error::Error;
 use mpiexec::{Family, Mpiexec};
+use sites::Sites;
 use srun::Srun;
 use watch::Verdict;
 
@@ -80,7 +82,7 @@ pub struct Args {
 }
 
 /// The words after `polyrail run`'s own options, told apart.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// mpiexec's own arguments.
     pub launcher: Vec<OsString>,
@@ -164,6 +166,8 @@ struct Plan {
     found: Option<Found>,
     family: Family,
     launcher: Launcher,
+    /// How other sites' hosts are reached, where this one knows of any.
+    sites: Option<Sites>,
     provider: Provider,
     /// Why ranks do without the companion.
     no_companion: Option<String>,
@@ -202,9 +206,14 @@ impl Plan {
                 (family, Launcher::Srun(Srun::prepare(path, version, family, &job)?))
             }
         };
+        let sites = match &launcher {
+            Launcher::Mpiexec(_) => Sites::find(family, &job).map_err(|why| Error::Sites { why })?,
+            Launcher::Srun(_) => None,
+        };
+        let job = sites.iter().fold(job, |job, sites| sites.adjust(job));
         let no_companion = no_companion(args, &job, found.as_ref());
         let provider = if no_companion.is_none() { provider.with_companion() } else { provider };
-        Ok(Self { job, found, family, launcher, provider, no_companion })
+        Ok(Self { job, found, family, launcher, sites, provider, no_companion })
     }
 
     fn command(&self) -> Command {
@@ -216,7 +225,7 @@ impl Plan {
             Launcher::Mpiexec(_) => environment::launcher_arguments(self.family, &self.provider, &self.job),
             Launcher::Srun(srun) => srun.arguments(&self.job),
         });
-        command
+        self.sites.iter().fold(command, |command, sites| sites.wrap(&command, self.family))
     }
 
     /// What the user has set by which ranks may talk by other means than Polyrail, or not at all: what is wrong with it.

@@ -3,8 +3,9 @@
 //! The kernel stops the program where it connects a socket (`polyrail_native::seccomp`); `supervisor` looks whether the address is another
 //! site's, and then connects the program's own socket with the gateway, and asks that to connect the other half. What the program sends and receives
 //! afterwards nobody looks at. `ways` knows which addresses those are, `process` what can be seen and done of another process, `doctor` says what
-//! will be seen of a program.
+//! will be seen of a program; `agent` has what launchers start on other hosts wrapped there.
 
+pub mod agent;
 mod doctor;
 mod process;
 mod supervisor;
@@ -13,6 +14,7 @@ mod ways;
 use std::ffi::OsString;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use polyrail_gateway::config::Config;
 use polyrail_native::seccomp;
+use polyrail_rails::config;
 use rustix::io::Errno;
 use rustix::process::WaitOptions;
 
@@ -37,7 +40,7 @@ const NOT_STARTED: u8 = 125;
 /// Runs any program so that its connections to other sites go through this site's gateway.
 #[derive(Clone, clap::Args)]
 pub struct Args {
-    /// Where the gateway is called [default: $POLYRAIL_GATEWAY, else what ~/.config/polyrail/site.toml says]
+    /// Where the gateway is called [default: the setting POLYRAIL_GATEWAY, else what ~/.config/polyrail/site.toml says]
     #[arg(long, value_name = "HOST:PORT")]
     gateway: Option<String>,
     /// Say what will be seen of the program, and why; start nothing
@@ -46,6 +49,9 @@ pub struct Args {
     /// Let programs use io_uring, by which they can connect unseen (else they are told that this kernel has none, and use other ways)
     #[arg(long)]
     io_uring: bool,
+    /// Where no gateway is known, or none answers, run the program all the same
+    #[arg(long)]
+    if_known: bool,
     /// Say each connection that goes through the gateway
     #[arg(short, long)]
     verbose: bool,
@@ -56,42 +62,48 @@ pub struct Args {
 
 /// Runs the subcommand; the exit status is the program's own.
 pub fn main(args: &Args) -> ExitCode {
-    let at = match gateway_address(args.gateway.as_deref()) {
-        Ok(at) => at,
-        Err(why) => {
-            tell!("polyrail wrap: {why}");
-            return ExitCode::from(NOT_STARTED);
-        }
+    let begun = match gateway_address(args.gateway.as_deref()) {
+        Ok(Some(at)) if args.doctor => return doctor::main(&args.program, at),
+        Ok(Some(at)) => run(args, at),
+        Ok(None) if args.if_known => Err(run_plainly(args)),
+        Ok(None) => Err(format!(
+            "no gateway is known: say --gateway HOST:PORT, or set {GATEWAY}, or run polyrail gateway init on this host"
+        )),
+        Err(why) => Err(why),
     };
-    if args.doctor {
-        return doctor::main(&args.program, at);
-    }
-    match run(args, at) {
-        Ok(status) => status,
-        Err(why) => {
-            tell!("polyrail wrap: {why}");
-            ExitCode::from(NOT_STARTED)
-        }
-    }
+    begun.unwrap_or_else(|why| {
+        tell!("polyrail wrap: {why}");
+        ExitCode::from(NOT_STARTED)
+    })
 }
 
-/// Where the gateway is called.
-fn gateway_address(said: Option<&str>) -> Result<SocketAddr, String> {
-    let from_environment = std::env::var(GATEWAY).ok().filter(|text| !text.is_empty());
-    if let Some(text) = said.map(str::to_owned).or(from_environment) {
+/// Becomes the program; why it could not.
+fn run_plainly(args: &Args) -> String {
+    let why = Command::new(&args.program[0]).args(&args.program[1..]).exec();
+    format!("{}: {why}", args.program[0].to_string_lossy())
+}
+
+/// Where this host's gateway is called; none: none is known.
+///
+/// # Errors
+/// What is said of it cannot be.
+pub fn gateway_address(said: Option<&str>) -> Result<Option<SocketAddr>, String> {
+    let set = match said {
+        Some(_) => None,
+        None => config::Config::from_env().map_err(|why| why.to_string())?.gateway,
+    };
+    if let Some(text) = said.map(str::to_owned).or(set) {
         let found = text
             .to_socket_addrs()
             .map_err(|why| format!("{text:?}, where the gateway is said to be: {why}"))?;
         let mut found: Vec<SocketAddr> = found.collect();
         // sockets of either family can be connected with an IPv4 address
         found.sort_by_key(SocketAddr::is_ipv6);
-        return found.first().copied().ok_or_else(|| format!("{text:?} has no address"));
+        return found.first().copied().map(Some).ok_or_else(|| format!("{text:?} has no address"));
     }
-    let path = gateway::usual_path().filter(|path| path.exists()).ok_or_else(|| {
-        format!("no gateway is known: say --gateway HOST:PORT, or set {GATEWAY}, or run polyrail gateway init on this host")
-    })?;
+    let Some(path) = gateway::usual_path().filter(|path| path.exists()) else { return Ok(None) };
     let config = Config::read(&path).map_err(|why| why.to_string())?;
-    config.file.listen.first().copied().ok_or_else(|| format!("{} has no listen", path.display()))
+    Ok(config.file.listen.first().copied())
 }
 
 fn run(args: &Args, at: SocketAddr) -> Result<ExitCode, String> {
@@ -100,20 +112,31 @@ fn run(args: &Args, at: SocketAddr) -> Result<ExitCode, String> {
             "{at}: sockets of IPv4 could not be connected with the gateway there; let it listen at an address of IPv4, too"
         ));
     }
-    let ways = ways::Ways::find(at).map_err(|why| format!("no gateway answers at {at}: {why}"))?;
+    let ways = match ways::Ways::find(at) {
+        Err(why) if args.if_known => {
+            tell!("polyrail wrap: no gateway answers at {at}, and no other site is reached: {why}");
+            return Err(run_plainly(args));
+        }
+        found => found.map_err(|why| format!("no gateway answers at {at}: {why}"))?,
+    };
     if ways.is_empty() {
         tell!(
             "polyrail wrap: the gateway at {at} leads nowhere yet; it is asked again while the program runs"
         );
     }
     let mut command = Command::new(&args.program[0]);
-    command.args(&args.program[1..]).env(GATEWAY, at.to_string());
+    // all that it starts here is wrapped; what it starts elsewhere, as launchers do, has another gateway
+    command.args(&args.program[1..]).env_remove(GATEWAY);
     // from here on, so that none is lost
     let held = signals::hold().map_err(|why| why.to_string())?;
     let rules = supervisor::rules(args.io_uring);
     // what the program leaves running becomes this process's child, and can still be looked into
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let (child, listener) = seccomp::spawn(&mut command, &rules).map_err(|why| {
+        if args.if_known && why.raw_os_error() == Some(nix::libc::EBUSY) {
+            // who answers already may be one of these
+            return run_plainly(args);
+        }
         let name = args.program[0].to_string_lossy();
         match why.raw_os_error() {
             Some(nix::libc::EBUSY) => format!("{name}: who started this process answers its system calls already (a container's runtime, or another polyrail wrap)"),
