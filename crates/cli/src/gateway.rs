@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use polyrail_gateway::config::{self, Config};
 use polyrail_gateway::net::Network;
 use polyrail_gateway::run::Gateway;
 use polyrail_gateway::site::{self, Identity, Token};
+use polyrail_rails::relay;
 use serde_json::Value;
 
 use crate::output::{self, tell};
@@ -22,8 +23,6 @@ use crate::{signals, table};
 
 /// How long a gateway that is asked how it is may take.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest page of a gateway that is read, in bytes.
-const PAGE_MAX: u64 = 16 << 20;
 
 /// Runs this site's gateway, which carries connections to other sites; or does something for it.
 #[derive(Clone, clap::Args)]
@@ -217,19 +216,7 @@ fn trust_site(path: &Path, trust: &Trust) -> Result<(), Error> {
 /// # Errors
 /// Nobody answers there, or it is no gateway.
 pub fn page(at: SocketAddr, path: &str) -> io::Result<Vec<u8>> {
-    let mut socket = TcpStream::connect_timeout(&at, PATIENCE)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
-    socket.set_write_timeout(Some(PATIENCE))?;
-    socket
-        .write_all(format!("GET {path} HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n").as_bytes())?;
-    let mut answer = Vec::new();
-    socket.take(PAGE_MAX).read_to_end(&mut answer)?;
-    let bad = || io::Error::new(io::ErrorKind::InvalidData, "what answers there is no gateway");
-    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").ok_or_else(bad)?;
-    match answer.starts_with(b"HTTP/1.1 200 ") {
-        true => Ok(answer.split_off(end + 4)),
-        false => Err(bad()),
-    }
+    relay::page(at, path, PATIENCE)
 }
 
 /// Bytes as people read them.

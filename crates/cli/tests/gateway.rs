@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use polyrail_gateway::call;
+use polyrail_rails::relay;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -171,10 +171,10 @@ impl Sites {
         let mut socket = TcpStream::connect(self.east.at).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.set_write_timeout(Some(PATIENCE)).unwrap();
-        socket.write_all(&call::ask(to)).unwrap();
-        let mut head = [0; call::ANSWER_HEAD];
+        socket.write_all(&relay::ask(to)).unwrap();
+        let mut head = [0; relay::ANSWER_HEAD];
         socket.read_exact(&mut head).unwrap();
-        let (rest, code) = call::answer(&head).unwrap();
+        let (rest, code) = relay::answer(&head).unwrap();
         socket.read_exact(&mut vec![0; rest]).unwrap();
         if code == 0 { Ok(socket) } else { Err(code) }
     }

@@ -1,9 +1,9 @@
-//! Settings of endpoints: `POLYRAIL_...` in the environment, then `FI_POLYRAIL_...` there or in libfabric's configuration file.
+//! Settings of endpoints: `POLYRAIL_...` in the environment, then `FI_POLYRAIL_...` there or in libfabric's configuration file, then Polyrail's own.
 
 use std::ffi::CString;
 use std::sync::OnceLock;
 
-use polyrail_rails::config::SETTINGS;
+use polyrail_rails::config::{File, SETTINGS};
 use polyrail_rails::{Config, Error};
 
 use crate::ffi::host::HostOf;
@@ -29,12 +29,13 @@ pub fn define(host: &HostOf) {
 
 /// The settings of a new endpoint.
 pub fn read() -> Result<Config, Error> {
+    let file = File::find()?;
     Config::from_lookup(|name| {
         let ours = std::env::var(format!("POLYRAIL_{name}")).ok();
         let theirs = || {
             let all = SET.get()?;
             all.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone())
         };
-        ours.or_else(theirs).filter(|value| !value.is_empty())
+        ours.or_else(theirs).filter(|value| !value.is_empty()).or_else(|| file.get(name))
     })
 }

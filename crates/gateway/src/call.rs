@@ -2,15 +2,15 @@
 //! ([RFC 1928](https://www.rfc-editor.org/rfc/rfc1928)) to be connected with the other site, which `polyrail wrap` says in their stead and
 //! many programs can say themselves; or one request of HTTP, which shows how the gateway is. No I/O.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use polyrail_rails::relay::{SOCKS, put};
 
 use crate::net::Target;
 use crate::wire::Reason;
 
 /// Most bytes of a call: the longest request of either protocol that is read.
 pub const CALL_MAX: usize = 4096;
-/// What begins a call of SOCKS.
-const SOCKS: u8 = 5;
 
 /// What a caller wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,21 +105,6 @@ fn http(bytes: &[u8]) -> Step {
     }
 }
 
-/// Writes an address as SOCKS has it: its kind, itself, the port.
-fn put(bytes: &mut Vec<u8>, at: SocketAddr) {
-    match at.ip() {
-        IpAddr::V4(ip) => {
-            bytes.push(1);
-            bytes.extend(ip.octets());
-        }
-        IpAddr::V6(ip) => {
-            bytes.push(4);
-            bytes.extend(ip.octets());
-        }
-    }
-    bytes.extend(at.port().to_be_bytes());
-}
-
 /// What a program that asked by SOCKS is told: connected, as this address, or why not.
 pub fn reply(outcome: Result<SocketAddr, Reason>) -> Vec<u8> {
     let (code, at) = match outcome {
@@ -141,25 +126,6 @@ pub fn reply(outcome: Result<SocketAddr, Reason>) -> Vec<u8> {
     bytes
 }
 
-/// What asks for a connection: the greeting and the request at once, for who knows that nothing has to be proved.
-pub fn ask(to: SocketAddr) -> Vec<u8> {
-    let mut bytes = vec![SOCKS, 1, 0, SOCKS, 1, 0];
-    put(&mut bytes, to);
-    bytes
-}
-
-/// Bytes of what answers [`ask`], up to where their number is known: the gateway's answers are all of an IPv4 address or all of an IPv6 one.
-pub const ANSWER_HEAD: usize = 2 + 4;
-
-/// How many bytes follow [`ANSWER_HEAD`], and the code of the outcome: 0, or why not. None: that is no answer.
-pub fn answer(head: &[u8; ANSWER_HEAD]) -> Option<(usize, u8)> {
-    match *head {
-        [SOCKS, 0, SOCKS, code, 0, 1] => Some((6, code)),
-        [SOCKS, 0, SOCKS, code, 0, 4] => Some((18, code)),
-        _ => None,
-    }
-}
-
 /// A page, as HTTP has it, after which the connection ends.
 pub fn page(status: &str, kind: &str, body: &str) -> Vec<u8> {
     let length = body.len();
@@ -170,6 +136,7 @@ pub fn page(status: &str, kind: &str, body: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use polyrail_rails::relay::{ANSWER_HEAD, answer, ask};
     use proptest::prelude::*;
 
     #[test]

@@ -16,6 +16,7 @@
 //! | [`sockets`] | Unix and IP sockets, for the rails whose connections begin with one |
 //! | [`atomic`] | atomic operations on this process's memory, as peers ask for them |
 //! | [`discover`] | the devices that rails use, and what keeps others from being used |
+//! | [`relay`] | this site's gateway, as whoever calls it does |
 //! | [`host`], [`named`] | which host this is; endpoints reached by IP and port |
 //! | [`keys`] | keys of encrypted connections |
 //! | [`events`], [`top`] | what happened, for `POLYRAIL_LOG`; what is happening, for `polyrail top` |
@@ -27,7 +28,7 @@
 //! Invariants:
 //! - A rail decides nothing and keeps no pointer between two calls: it keeps a [`rail::Span`], "these bytes of that
 //!   operation", and asks for the addresses each time. What has ended meanwhile has none.
-//! - Nothing blocks but an orderly close and [`report()`], which have deadlines, and the sleep that `POLYRAIL_SLEEP_AFTER`
+//! - Nothing blocks but an orderly close, [`report()`], and asking a gateway while an endpoint is opened, which have deadlines, and the sleep that `POLYRAIL_SLEEP_AFTER`
 //!   asks for.
 //! - Each operation that is begun ends once, by an event; that of a lost peer too.
 //! - What another process can change at any time is copied, and the copy is checked.
@@ -48,6 +49,7 @@ pub mod multicast;
 pub mod named;
 mod primitive;
 pub mod rail;
+pub mod relay;
 pub mod report;
 pub mod set;
 pub mod shm;

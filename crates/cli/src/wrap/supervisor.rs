@@ -14,9 +14,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::libc;
-use polyrail_gateway::call;
 use polyrail_gateway::config::WhenDown;
 use polyrail_native::seccomp::{Listener, Notice, Rule, Verdict};
+use polyrail_rails::relay;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, sockopt};
@@ -345,14 +345,14 @@ impl Supervisor {
             }
             Err(why) => return Err(Failed::Before(why)),
         }
-        let ask = call::ask(to);
+        let ask = relay::ask(to);
         let sent = rustix::net::send(socket, &ask, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         if sent != Ok(ask.len()) {
             return Err(Failed::Away);
         }
-        let mut head = [0; call::ANSWER_HEAD];
+        let mut head = [0; relay::ANSWER_HEAD];
         self.receive(notice, socket, &mut head, until)?;
-        let Some((rest, code)) = call::answer(&head) else { return Err(Failed::Away) };
+        let Some((rest, code)) = relay::answer(&head) else { return Err(Failed::Away) };
         let mut room = [0; 18];
         self.receive(notice, socket, &mut room[..rest], until)?;
         match code {

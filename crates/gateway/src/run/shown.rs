@@ -66,6 +66,9 @@ pub struct Reached {
     pub up: bool,
     /// What becomes of connections to it while it is not.
     pub when_down: WhenDown,
+    /// How long a round trip to the other gateway takes, in microseconds, while it is there.
+    #[serde(default)]
+    pub round_trip_us: Option<u32>,
 }
 
 fn site(trunk: &Trunk, now: Instant) -> Site {
@@ -103,8 +106,8 @@ fn status(gateway: &Gateway) -> Status {
 fn networks(gateway: &Gateway) -> Vec<Reached> {
     let of = |trunk: &Trunk| -> Vec<Reached> {
         let when_down = gateway.when_down(&trunk.other.site);
-        let reached =
-            |network| Reached { network, site: trunk.other.site.clone(), up: trunk.is_up(), when_down };
+        let (site, up, round_trip_us) = (&trunk.other.site, trunk.is_up(), trunk.round_trip_us());
+        let reached = |network| Reached { network, site: site.clone(), up, when_down, round_trip_us };
         trunk.ways.iter().map(|way| reached(way.seen)).collect()
     };
     gateway.trunks.iter().flat_map(of).collect()

@@ -23,6 +23,11 @@ pub trait Channel: Send {
     /// What to watch for room and bytes.
     fn fd(&self) -> BorrowedFd<'_>;
 
+    /// Whether the other end is known to be there, once bytes were taken.
+    fn stands(&self) -> bool {
+        true
+    }
+
     /// Where it comes from, when the other side opened it.
     fn source(&self) -> Source;
 
@@ -66,6 +71,13 @@ pub enum Destination {
         /// From which address, and by which interface.
         from: Option<(SocketAddr, Option<String>)>,
     },
+    /// A socket's address at another site, to be connected by this site's gateway.
+    Relayed {
+        /// Where the gateway is called.
+        gateway: SocketAddr,
+        /// Where to.
+        to: SocketAddr,
+    },
     /// Somewhere that has a name.
     Named {
         /// What messages call it.
@@ -79,6 +91,7 @@ impl std::fmt::Display for Destination {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Socket { to, .. } => to.fmt(f),
+            Self::Relayed { gateway, to } => write!(f, "{to} by the gateway at {gateway}"),
             Self::Named { called, .. } => f.write_str(called),
         }
     }

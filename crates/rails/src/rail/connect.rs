@@ -55,6 +55,8 @@ pub struct Listening {
     pub local: bool,
     /// Why peers of this host do not find it, where they would: a sentence.
     pub hindered: Option<String>,
+    /// Why peers of other sites are not reached, where they would be: a sentence.
+    pub unled: Option<String>,
 }
 
 /// Whom to look for.

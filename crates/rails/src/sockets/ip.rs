@@ -157,7 +157,11 @@ fn is_bound(fd: &impl AsRawFd) -> bool {
 
 /// Begins a connection to a place; that it fails may only be known later.
 pub(crate) fn connect(destination: &Destination) -> io::Result<TcpStream> {
-    let Destination::Socket { to, from } = destination else { return Err(io::ErrorKind::Unsupported.into()) };
+    let (to, from) = match destination {
+        Destination::Socket { to, from } => (to, from),
+        Destination::Relayed { gateway, .. } => (gateway, &None),
+        Destination::Named { .. } => return Err(io::ErrorKind::Unsupported.into()),
+    };
     let fd = socket(*to)?;
     if let Some((from, device)) = from {
         if let Some(device) = device {

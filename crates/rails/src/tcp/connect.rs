@@ -6,6 +6,7 @@ use crate::discover::{self, Device, Interface, Kind};
 use crate::error::Error;
 use crate::rail::channel::{Channel, Destination};
 use crate::rail::connect::{Agreed, Connector, Discovered, Joined, Listening, Opening, Sought, Ways};
+use crate::relay::{self, Relayed};
 use crate::sockets::ip;
 use crate::sockets::listen::Listeners;
 use polyrail_core::cost::RailCosts;
@@ -31,9 +32,11 @@ impl Connector for TcpRail {
     fn listen(&mut self, endpoint: &Opening<'_>) -> Result<Listening, Error> {
         let (listeners, port) = Listeners::open(endpoint)?;
         let descriptors = listeners.descriptors();
+        let ways = endpoint.settings.gateway.as_deref().map(relay::Ways::ask).transpose();
+        let (ways, unled) = ways.map_or_else(|why| (None, Some(why)), |ways| (ways, None));
         let used = endpoint.interfaces.iter().filter(|one| one.obstacle.is_none() || one.dormant);
-        self.side = Side { listeners, interfaces: used.cloned().collect() };
-        Ok(Listening { descriptors, port: Some(port), ..Listening::default() })
+        self.side = Side { listeners, interfaces: used.cloned().collect(), ways };
+        Ok(Listening { descriptors, port: Some(port), unled, ..Listening::default() })
     }
 
     fn accept(&mut self) -> io::Result<Box<dyn Channel>> {
@@ -41,7 +44,13 @@ impl Connector for TcpRail {
     }
 
     fn destinations(&self, peer: &Sought<'_>) -> Vec<Destination> {
-        ip::destinations(peer)
+        let mut all = ip::destinations(peer);
+        if peer.address.host() != peer.here {
+            all.iter_mut().for_each(|one| self.side.relay(one));
+            // what has a gateway is of another site, whose other addresses lead nowhere from here, or to somebody else
+            all.sort_by_key(|one| !matches!(one, Destination::Relayed { .. }));
+        }
+        all
     }
 
     fn ways(&self, _theirs: &[u8]) -> Ways {
@@ -51,19 +60,30 @@ impl Connector for TcpRail {
     fn destination(&self, over: &Over, peer: &Sought<'_>, _theirs: &[u8]) -> Option<Destination> {
         let Over::Pair(pair) = over else { return None };
         let device = self.side.interfaces.iter().find(|one| one.index == pair.near.0);
-        Some(ip::destination_between(pair, device.map(|one| one.name.clone()), peer.address.port()))
+        let mut found =
+            ip::destination_between(pair, device.map(|one| one.name.clone()), peer.address.port());
+        self.side.relay(&mut found);
+        Some(found)
     }
 
     fn dial(&mut self, destination: &Destination, _key: &Key) -> io::Result<Box<dyn Channel>> {
-        Ok(Box::new(ip::connect(destination)?))
+        let socket = ip::connect(destination)?;
+        match destination {
+            Destination::Relayed { to, .. } => Ok(Box::new(Relayed::new(socket, *to))),
+            _ => Ok(Box::new(socket)),
+        }
     }
 
     fn adopt(&mut self, agreed: Agreed<'_>) -> Result<Joined, String> {
         if agreed.let_in {
             self.side.keep_to_its_interface(&agreed.connection);
         }
+        let far = self.side.far(&agreed);
         let link = self.adopt_sealed(agreed.connection, agreed.leftover, agreed.keys);
         let link = link.map_err(|why| why.to_string())?;
+        if let Some(far) = far {
+            self.relayed(link, far);
+        }
         // fragments as long as a frame may be: 1.3 times the bandwidth of 256 KiB where the link is not the limit
         let (eager_max, fragment) = (agreed.settings.net_eager(), MAX_PAYLOAD);
         Ok(Joined { link, costs: RailCosts::TCP, eager_max, fragment, direct_refused: None })
@@ -75,9 +95,31 @@ impl Connector for TcpRail {
 pub(super) struct Side {
     listeners: Listeners,
     interfaces: Vec<Interface>,
+    /// Where this site's gateway leads.
+    ways: Option<relay::Ways>,
 }
 
 impl Side {
+    /// Another site's address is reached by the gateway.
+    fn relay(&self, destination: &mut Destination) {
+        if let (Destination::Socket { to, .. }, Some(ways)) = (&*destination, &self.ways)
+            && ways.of_address(to.ip()).is_some()
+        {
+            *destination = Destination::Relayed { gateway: ways.gateway(), to: *to };
+        }
+    }
+
+    /// Where the peer is, if at another site, and how far: the connection itself only leads to a gateway.
+    fn far(&self, agreed: &Agreed<'_>) -> Option<(IpAddr, u32)> {
+        let ways = self.ways.as_ref()?;
+        if peer_ip(&agreed.connection).is_none_or(|ip| ways.of_address(ip).is_some()) {
+            // it came without
+            return None;
+        }
+        let nets = agreed.offer.interfaces().iter().flat_map(|one| &one.nets);
+        nets.map(|net| net.ip()).find_map(|ip| Some((ip, ways.of_address(ip)?)))
+    }
+
     /// A connection stays on the interface by which the peer called.
     fn keep_to_its_interface(&self, connection: &OwnedFd) {
         let Some(near) = local_ip(connection) else { return };
@@ -91,4 +133,9 @@ impl Side {
 fn local_ip(connection: &OwnedFd) -> Option<IpAddr> {
     let stream = TcpStream::from(connection.try_clone().ok()?);
     Some(stream.local_addr().ok()?.ip().to_canonical())
+}
+
+fn peer_ip(connection: &OwnedFd) -> Option<IpAddr> {
+    let stream = TcpStream::from(connection.try_clone().ok()?);
+    Some(stream.peer_addr().ok()?.ip().to_canonical())
 }

@@ -1,7 +1,7 @@
 //! One connection: its socket, what is being received and what waits to be sent. Small while nothing happens.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
@@ -33,6 +33,8 @@ pub(super) struct Link {
     pub(super) silent: u8,
     /// Its keep-alive is hurried until the next look at silent links.
     pub(super) hurried: bool,
+    /// Where the peer is, and how far beyond the gateway to which the connection leads, in microseconds.
+    pub(super) far: Option<Box<(IpAddr, u32)>>,
     /// What sending ran into. Told once all that has arrived is received.
     pub(super) error: Option<Errno>,
 }
@@ -52,6 +54,7 @@ impl Link {
             empty: 0,
             silent: 0,
             hurried: false,
+            far: None,
             error: None,
         }
     }
@@ -61,7 +64,9 @@ impl Link {
         let socket = TcpStream::from(self.socket.try_clone().ok()?);
         // a socket for both families has IPv4 addresses in IPv6's clothes
         let plain = |at: SocketAddr| SocketAddr::new(at.ip().to_canonical(), at.port());
-        Some((plain(socket.local_addr().ok()?), plain(socket.peer_addr().ok()?)))
+        let mut far = plain(socket.peer_addr().ok()?);
+        self.far.iter().for_each(|beyond| far.set_ip(beyond.0));
+        Some((plain(socket.local_addr().ok()?), far))
     }
 
     pub(super) fn fd(&self) -> RawFd {

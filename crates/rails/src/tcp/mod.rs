@@ -20,7 +20,7 @@ mod tx;
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
@@ -238,6 +238,13 @@ impl TcpRail {
         Ok(LinkId(id))
     }
 
+    /// A link leads to a gateway, and the peer is beyond it.
+    fn relayed(&mut self, link: LinkId, far: (IpAddr, u32)) {
+        if let Some(link) = self.link(link.0) {
+            link.far = Some(Box::new(far));
+        }
+    }
+
     /// System calls so far.
     pub fn stats(&self) -> Stats {
         self.shared.stats
@@ -443,6 +450,8 @@ impl LaneRail for TcpRail {
         let mut stats = sys::info(link.fd())?;
         (stats.delivered, stats.queued) = link.delivered_and_queued();
         stats.encrypted = link.tx.sealer.is_some();
+        let beyond = link.far.as_ref().map_or(0, |far| far.1);
+        (stats.rtt, stats.min_rtt) = (stats.rtt + beyond, stats.min_rtt + beyond);
         Some(stats)
     }
 

@@ -47,6 +47,7 @@ pub(super) struct Handshake {
     /// The connection stands: what was written was taken, and, where that is no sign of it (`mute`), something came.
     pub reached: bool,
     pub mute: bool,
+    wrote: bool,
     /// PROOF is on its way: the peer may count on this connection.
     pub proving: bool,
 }
@@ -82,6 +83,7 @@ impl Handshake {
             writing,
             reached: false,
             mute: false,
+            wrote: false,
             proving: false,
         }
     }
@@ -119,6 +121,12 @@ impl Handshake {
 
     /// Sends and receives what can be, and tells the machine. Returns how it stands.
     pub fn turn(&mut self, rail: &dyn Connector) -> Turn {
+        let turn = self.exchange(rail);
+        self.reached |= self.wrote && !self.mute && self.channel.stands();
+        turn
+    }
+
+    fn exchange(&mut self, rail: &dyn Connector) -> Turn {
         let mut buffer = [0; 4096];
         loop {
             if let Some(wait) = self.flush() {
@@ -201,7 +209,7 @@ impl Handshake {
             let fds: Vec<BorrowedFd<'_>> = self.outgoing.iter().map(AsFd::as_fd).collect();
             match self.channel.write(bytes, &fds) {
                 Ok(n) => {
-                    self.reached |= !self.mute;
+                    self.wrote = true;
                     self.outgoing.clear();
                     match &mut self.role {
                         Role::First(initiator, ..) | Role::Lane(initiator, ..) => initiator.transmitted(n),

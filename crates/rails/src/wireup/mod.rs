@@ -92,6 +92,8 @@ pub(crate) struct Wireup {
     listeners: Vec<(RawFd, u64)>,
     /// Why peers of this host do not reach it by all rails that they have in common: a sentence each.
     hindered: Vec<String>,
+    /// Why peers of other sites may not be reached.
+    unled: Vec<String>,
     handshakes: HashMap<Token, Handshake>,
     next: u64,
     peers: HashMap<PeerIdx, Peer>,
@@ -154,6 +156,7 @@ fn offer_of(
 struct Heard {
     listeners: Vec<(RawFd, u64)>,
     hindered: Vec<String>,
+    unled: Vec<String>,
     port: Option<u16>,
     local: bool,
 }
@@ -173,6 +176,7 @@ impl Heard {
             let token = TOKEN_LISTENERS + rail as u64;
             all.listeners.extend(one.descriptors.into_iter().map(|fd| (fd, token)));
             all.hindered.extend(one.hindered);
+            all.unled.extend(one.unled);
             all.port = all.port.or(one.port);
             all.local |= one.local;
         }
@@ -230,6 +234,7 @@ impl Wireup {
             news: VecDeque::new(),
             listeners: heard.listeners,
             hindered: heard.hindered,
+            unled: heard.unled,
             handshakes: HashMap::new(),
             next: 0,
             peers: HashMap::new(),

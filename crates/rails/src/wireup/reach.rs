@@ -291,7 +291,8 @@ impl Wireup {
             },
             some => some.join("; "),
         };
-        format!("cannot connect: {why}")
+        let unled: String = self.unled.iter().map(|why| format!("; {why}")).collect();
+        format!("cannot connect: {why}{unled}")
     }
 
     pub(super) fn resume_attempts(&mut self, now: Instant, rails: &mut Rails) {

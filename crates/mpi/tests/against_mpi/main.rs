@@ -1,5 +1,7 @@
 //! Unmodified programs under both MPIs, with the companion and without it: what they compute is the same, and what they do wrong is told.
 
+mod sites;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -26,6 +28,8 @@ fn built() -> &'static Path {
             "polyrail-fabric",
             "-p",
             "polyrail-cli",
+            "-p",
+            "polyrail-lab",
             "--target-dir",
         ]);
         cargo.arg(place.parent().unwrap()).current_dir(root());
