@@ -46,9 +46,13 @@ impl Sites {
             return Ok(None);
         }
         let Some(gateway) = wrap::gateway_address(None)? else { return Ok(None) };
+        let how = (family == Family::Mpich).then(|| launcher(&job.launcher)).flatten();
+        if how.as_ref().is_some_and(|how| how != "ssh" && how != "rsh") {
+            return Ok(None);
+        }
         let set = |(of, name): &(Family, &str)| std::env::var_os(name).filter(|_| *of == family);
         let ssh = named(&job.launcher).map(|at| job.launcher[at].clone());
-        let ssh = ssh.or_else(|| VARIABLES.iter().find_map(set));
+        let ssh = ssh.or_else(|| VARIABLES.iter().find_map(set)).or(how);
         let agent = Agent::new(ssh).map_err(|why: io::Error| why.to_string())?;
         Ok(Some(Self { gateway, agent }))
     }
@@ -84,6 +88,13 @@ impl Sites {
     }
 }
 
+/// What Hydra is told to start its servers by.
+fn launcher(words: &[OsString]) -> Option<OsString> {
+    let said = words.iter().position(|word| ["-launcher", "-bootstrap"].iter().any(|name| word == name));
+    said.and_then(|at| words.get(at + 1).cloned())
+        .or_else(|| ["HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP"].iter().find_map(std::env::var_os))
+}
+
 /// Which of mpiexec's words is what it is to use as ssh.
 fn named(words: &[OsString]) -> Option<usize> {
     let is = |at: usize, name: &[&str]| {
@@ -109,5 +120,7 @@ mod tests {
         assert_eq!(found("--prtemca plm_ssh_agent /y -n 2").as_deref(), Some("/y"));
         assert_eq!(found("--mca btl self -n 2"), None);
         assert_eq!(found("-launcher-exec"), None);
+        let how = |line: &str| launcher(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(how("-n 2 -launcher rsh -launcher-exec x"), Some("rsh".into()));
     }
 }

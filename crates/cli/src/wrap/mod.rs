@@ -133,8 +133,11 @@ fn run(args: &Args, at: SocketAddr) -> Result<ExitCode, String> {
     // what the program leaves running becomes this process's child, and can still be looked into
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let (child, listener) = seccomp::spawn(&mut command, &rules).map_err(|why| {
-        if args.if_known && why.raw_os_error() == Some(nix::libc::EBUSY) {
+        if args.if_known {
             // who answers already may be one of these
+            if why.raw_os_error() != Some(nix::libc::EBUSY) {
+                tell!("polyrail wrap: no other site is reached, as this kernel does not show what a program calls: {why}");
+            }
             return run_plainly(args);
         }
         let name = args.program[0].to_string_lossy();

@@ -97,6 +97,15 @@ fn a_setting_that_cannot_be_used_is_named_once() {
         }
     }
     assert_eq!(told(test, "fine", &[("POLYRAIL_INTERFACES", "lo")]), [""; 0]);
+    // what a file says, which counts less than the environment
+    let file = std::env::temp_dir().join(format!("polyrail-told-{}.toml", std::process::id()));
+    std::fs::write(&file, "window = 'much'").expect("a file");
+    let path = file.to_str().expect("a path");
+    let [by_file, by_both] = [("domain", ""), ("fine", "4096")]
+        .map(|(part, window)| told(test, part, &[("POLYRAIL_CONFIG", path), ("POLYRAIL_WINDOW", window)]));
+    std::fs::remove_file(&file).expect("the file");
+    assert!(matches!(&by_file[..], [line] if line.contains("much")), "{by_file:?}");
+    assert_eq!(by_both, [""; 0]);
 }
 
 /// A node that says its name, answers, and goes in order once nobody reads any more what it says.
