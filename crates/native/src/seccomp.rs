@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What becomes of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,6 +184,24 @@ fn taken(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<RawFd>().read_unaligned()) })
 }
 
+/// The descriptor of this number that the program which became this one left open for it, and that programs which this one starts do not get. Once
+/// in a process, before anything else is opened.
+///
+/// # Errors
+/// There is none, it is one of the standard streams, or this was asked before.
+pub fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    if fd <= libc::STDERR_FILENO || TAKEN.swap(true, Ordering::Relaxed) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: a plain call, which fails where there is no such descriptor
+    if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it is open, nobody in this process opened it, and it is taken once
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 /// Starts a program under these rules.
 ///
 /// # Errors
@@ -192,6 +211,11 @@ pub fn spawn(command: &mut Command, rules: &[Rule]) -> io::Result<(Child, Listen
     let filter = filter(rules);
     let (ours, theirs) = UnixDatagram::pair()?;
     let begin = move || {
+        // nobody would answer its calls any more
+        // SAFETY: a plain call
+        if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
         let listener = install(&filter)?;
         pass(theirs.as_fd(), listener.as_fd())
     };

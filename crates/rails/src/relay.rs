@@ -4,7 +4,7 @@
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use polyrail_core::wire::offer::Net;
 use serde::Deserialize;
@@ -18,9 +18,11 @@ pub const ANSWER_HEAD: usize = 2 + 4;
 /// Longest answer.
 const ANSWER_MAX: usize = ANSWER_HEAD + 18;
 /// Longest page of a gateway that is read, in bytes.
-const PAGE_MAX: u64 = 16 << 20;
+const PAGE_MAX: usize = 16 << 20;
 /// How long a gateway may take to say where it leads while an endpoint is opened.
 const SOON: Duration = Duration::from_secs(2);
+/// No other site is farther than this, in microseconds.
+const FARTHEST: u32 = 10_000_000;
 
 /// What asks for a connection: the greeting and the request at once, for who knows that nothing has to be proved.
 pub fn ask(to: SocketAddr) -> Vec<u8> {
@@ -58,13 +60,25 @@ pub fn answer(head: &[u8; ANSWER_HEAD]) -> Option<(usize, u8)> {
 /// # Errors
 /// Nobody answers there within that time, or it is no gateway.
 pub fn page(at: SocketAddr, path: &str, within: Duration) -> io::Result<Vec<u8>> {
+    let until = Instant::now() + within;
+    let left = || match until.saturating_duration_since(Instant::now()) {
+        Duration::ZERO => Err(io::Error::from(io::ErrorKind::TimedOut)),
+        left => Ok(Some(left)),
+    };
     let mut socket = TcpStream::connect_timeout(&at, within)?;
-    socket.set_read_timeout(Some(within))?;
-    socket.set_write_timeout(Some(within))?;
+    socket.set_write_timeout(left()?)?;
     socket
         .write_all(format!("GET {path} HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n").as_bytes())?;
-    let mut answer = Vec::new();
-    socket.take(PAGE_MAX).read_to_end(&mut answer)?;
+    let (mut answer, mut room) = (Vec::new(), [0; 16 << 10]);
+    while answer.len() < PAGE_MAX {
+        socket.set_read_timeout(left()?)?;
+        match Read::read(&mut socket, &mut room) {
+            Ok(0) => break,
+            Ok(got) => answer.extend(&room[..got]),
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            Err(why) => return Err(why),
+        }
+    }
     let bad = || io::Error::new(io::ErrorKind::InvalidData, "what answers there is no gateway");
     let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").ok_or_else(bad)?;
     match answer.starts_with(b"HTTP/1.1 200 ") {
@@ -78,13 +92,25 @@ pub fn page(at: SocketAddr, path: &str, within: Duration) -> io::Result<Vec<u8>>
 struct Said {
     network: String,
     #[serde(default)]
+    when_down: String,
+    #[serde(default)]
     round_trip_us: Option<u32>,
+}
+
+/// How a gateway leads to a network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Way {
+    network: Net,
+    /// How long a round trip to the other site takes, in microseconds; 0: unknown.
+    pub round_trip_us: u32,
+    /// While the gateway does not lead there, its addresses may be reached directly.
+    pub or_direct: bool,
 }
 
 /// Where a gateway led when it was asked.
 pub(crate) struct Ways {
     gateway: SocketAddr,
-    networks: Vec<(Net, u32)>,
+    all: Vec<Way>,
 }
 
 impl Ways {
@@ -114,16 +140,17 @@ impl Ways {
     fn of(gateway: SocketAddr, said: &[Said]) -> Self {
         let network = |one: &Said| {
             let (ip, prefix) = one.network.split_once('/')?;
-            Some((Net::new(ip.parse().ok()?, prefix.parse().ok()?)?, one.round_trip_us.unwrap_or(0)))
+            let network = Net::new(ip.parse().ok()?, prefix.parse().ok()?)?;
+            let round_trip_us = one.round_trip_us.unwrap_or(0).min(FARTHEST);
+            Some(Way { network, round_trip_us, or_direct: one.when_down == "direct" })
         };
-        Self { gateway, networks: said.iter().filter_map(network).collect() }
+        Self { gateway, all: said.iter().filter_map(network).collect() }
     }
 
-    /// Whether that address is another site's; then how long a round trip there takes, in microseconds, 0: unknown.
-    pub fn of_address(&self, ip: IpAddr) -> Option<u32> {
+    /// The way to an address, if it is another site's.
+    pub fn to(&self, ip: IpAddr) -> Option<&Way> {
         let ip = ip.to_canonical();
-        let its = self.networks.iter().filter(|(network, _)| network.contains(ip));
-        its.max_by_key(|(network, _)| network.prefix()).map(|(_, trip)| *trip)
+        self.all.iter().filter(|way| way.network.contains(ip)).max_by_key(|way| way.network.prefix())
     }
 
     /// Where the gateway is called.
@@ -246,7 +273,7 @@ mod tests {
         )
         .unwrap();
         let ways = Ways::of("127.0.0.1:1080".parse().unwrap(), &said);
-        let of = |text: &str| ways.of_address(text.parse().unwrap());
+        let of = |text: &str| ways.to(text.parse().unwrap()).map(|way| way.round_trip_us);
         assert_eq!((of("10.2.0.1"), of("10.2.7.1"), of("10.3.0.1")), (Some(20000), Some(0), None));
         assert_eq!(of("::ffff:10.2.0.1"), Some(20000));
     }

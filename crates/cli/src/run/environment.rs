@@ -7,6 +7,7 @@ use std::process::Command;
 use super::Job;
 use super::mpiexec::Family;
 use crate::parts::{Missing, Part};
+use crate::wrap::NAMES;
 
 /// Where the provider is, and the companion, if there is to be one.
 #[derive(Debug)]
@@ -180,7 +181,7 @@ fn handed_on(family: Family, provider: &Provider) -> impl Iterator<Item = OsStri
     let users: Vec<OsString> = std::env::vars_os()
         .map(|(name, _)| name)
         // which gateway is called is each host's own to say
-        .filter(|name| steers(name) && !ours.contains(name) && name != "POLYRAIL_GATEWAY")
+        .filter(|name| steers(name) && !ours.contains(name) && NAMES.iter().all(|own| name != own))
         .collect();
     ours.into_iter().chain(users)
 }

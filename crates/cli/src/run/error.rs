@@ -53,8 +53,10 @@ pub enum Error {
     NoLibfabric { library: PathBuf },
     #[error("{0}\nOr name its directory with --provider-dir.")]
     NoProvider(#[from] Missing),
-    #[error("hosts of other sites cannot be reached: {why}")]
-    Sites { why: String },
+    #[error(
+        "hosts of other sites cannot be reached, as what stands for ssh cannot be made in the directory for temporary files: {source} (--no-gateway does without)"
+    )]
+    Sites { source: io::Error },
     #[error("cannot listen for the ranks' reports: {source}")]
     Listen { source: io::Error },
     #[error("cannot catch signals: {source}")]

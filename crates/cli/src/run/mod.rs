@@ -67,6 +67,9 @@ pub struct Args {
     /// Leave collective operations to the MPI
     #[arg(long)]
     no_companion: bool,
+    /// Reach no hosts of other sites, though a gateway to them is known
+    #[arg(long)]
+    no_gateway: bool,
     /// Which MPI to launch with, for programs that do not show it (shell scripts, other languages)
     #[arg(long, value_name = "FAMILY")]
     mpi: Option<Family>,
@@ -207,8 +210,10 @@ impl Plan {
             }
         };
         let sites = match &launcher {
-            Launcher::Mpiexec(_) => Sites::find(family, &job).map_err(|why| Error::Sites { why })?,
-            Launcher::Srun(_) => None,
+            Launcher::Mpiexec(_) if !args.no_gateway => {
+                Sites::find(family, &job).map_err(|source| Error::Sites { source })?
+            }
+            _ => None,
         };
         let job = sites.iter().fold(job, |job, sites| sites.adjust(job));
         let no_companion = no_companion(args, &job, found.as_ref());

@@ -1,25 +1,44 @@
-//! Hosts of several sites: where this host knows a gateway, the launcher runs as `polyrail wrap` has it, and so does what it starts on other hosts.
+//! Hosts of several sites: where this host knows a gateway and hosts are named, the launcher runs as `polyrail wrap` has it, and so does what it starts on other hosts.
 //!
 //! Then launchers, their servers and ranks reach each other by their own addresses, whichever site they are of.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::net::SocketAddr;
 use std::process::Command;
+
+use polyrail_rails::Config;
 
 use super::Job;
 use super::mpiexec::Family;
-use crate::wrap::{self, agent::Agent};
+use crate::wrap::agent::Agent;
 
-/// Words of mpiexec's that say what it is to use as ssh, with what follows them.
-const NAMED: [&[&str]; 6] = [
-    &["-launcher-exec"],
-    &["-bootstrap-exec"],
-    &["--prtemca", "plm_ssh_agent"],
-    &["--mca", "plm_ssh_agent"],
-    &["--mca", "plm_rsh_agent"],
-    &["-mca", "plm_rsh_agent"],
+/// What of mpiexec's own words names hosts: where none does, none is of another site.
+const HOSTS: [&str; 12] = [
+    "hosts",
+    "host",
+    "f",
+    "hostfile",
+    "machinefile",
+    "machine",
+    "machines",
+    "H",
+    "default-hostfile",
+    "configfile",
+    "app",
+    "hostlist",
 ];
+/// Variables that do.
+const HOSTS_SET: [&str; 6] = [
+    "HYDRA_HOST_FILE",
+    "PRTE_MCA_prte_default_hostfile",
+    "PRTE_MCA_prte_set_default_host",
+    "OMPI_MCA_orte_default_hostfile",
+    "OMPI_MCA_orte_set_default_host",
+    "OMPI_MCA_rmaps_default_mapping_policy",
+];
+/// Names of mpiexec's that say what it is to use as ssh: options of Hydra's, and parameters of Open MPI's.
+const EXECS: [&str; 2] = ["launcher-exec", "bootstrap-exec"];
+const PARAMETERS: [&str; 2] = ["plm_ssh_agent", "plm_rsh_agent"];
 /// Variables that say so.
 const VARIABLES: [(Family, &str); 4] = [
     (Family::Mpich, "HYDRA_LAUNCHER_EXEC"),
@@ -32,35 +51,40 @@ const MANAGED: [&str; 5] = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFI
 
 /// What a job with hosts of several sites needs.
 pub struct Sites {
-    gateway: SocketAddr,
     agent: Agent,
 }
 
 impl Sites {
-    /// That, where this host knows a gateway.
+    /// That, where this host knows a gateway and hosts are named.
     ///
     /// # Errors
-    /// What is said of it cannot be; nothing can be made in the directory for temporary files.
-    pub fn find(family: Family, job: &Job) -> Result<Option<Self>, String> {
-        if MANAGED.iter().any(|name| std::env::var_os(name).is_some()) {
+    /// Nothing can be made in the directory for temporary files.
+    pub fn find(family: Family, job: &Job) -> io::Result<Option<Self>> {
+        let is_set = |name: &&str| std::env::var_os(name).is_some();
+        let names_hosts =
+            job.launcher.iter().any(|word| option(word).is_some_and(|(name, _)| HOSTS.contains(&name)));
+        let knows_gateway = Config::from_env().is_ok_and(|settings| settings.gateway.is_some());
+        if !knows_gateway || !(names_hosts || HOSTS_SET.iter().any(is_set)) || MANAGED.iter().any(is_set) {
             return Ok(None);
         }
-        let Some(gateway) = wrap::gateway_address(None)? else { return Ok(None) };
         let how = (family == Family::Mpich).then(|| launcher(&job.launcher)).flatten();
         if how.as_ref().is_some_and(|how| how != "ssh" && how != "rsh") {
             return Ok(None);
         }
         let set = |(of, name): &(Family, &str)| std::env::var_os(name).filter(|_| *of == family);
-        let ssh = named(&job.launcher).map(|at| job.launcher[at].clone());
+        let ssh = named(&job.launcher).map(|(_, ssh)| ssh);
         let ssh = ssh.or_else(|| VARIABLES.iter().find_map(set)).or(how);
-        let agent = Agent::new(ssh).map_err(|why: io::Error| why.to_string())?;
-        Ok(Some(Self { gateway, agent }))
+        Ok(Some(Self { agent: Agent::new(ssh)? }))
     }
 
     /// The job, with the agent in place of what it names.
     pub fn adjust(&self, mut job: Job) -> Job {
-        if let Some(at) = named(&job.launcher) {
-            job.launcher[at] = self.agent.program().into();
+        if let Some((at, _)) = named(&job.launcher) {
+            let program = self.agent.program().into_os_string();
+            job.launcher[at] = match job.launcher[at].to_str().and_then(|word| word.split_once('=')) {
+                Some((name, _)) => [OsString::from(name), program].join(OsStr::new("=")),
+                None => program,
+            };
         }
         job
     }
@@ -68,7 +92,7 @@ impl Sites {
     /// A command that runs the launcher as all of its site's programs run that know of other sites.
     pub fn wrap(&self, launcher: &Command, family: Family) -> Command {
         let mut command = Command::new(self.agent.itself());
-        command.args(["wrap", "--if-known", "--gateway"]).arg(self.gateway.to_string()).arg("--");
+        command.args(["wrap", "--if-known", "--"]);
         command.arg(launcher.get_program()).args(launcher.get_args());
         for (name, value) in launcher.get_envs() {
             match value {
@@ -88,22 +112,33 @@ impl Sites {
     }
 }
 
-/// What Hydra is told to start its servers by.
-fn launcher(words: &[OsString]) -> Option<OsString> {
-    let said = words.iter().position(|word| ["-launcher", "-bootstrap"].iter().any(|name| word == name));
-    said.and_then(|at| words.get(at + 1).cloned())
-        .or_else(|| ["HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP"].iter().find_map(std::env::var_os))
+/// An option's name without what is before it, and its value if that is part of the word.
+fn option(word: &OsStr) -> Option<(&str, Option<&str>)> {
+    let word = word.to_str()?.strip_prefix('-')?;
+    let word = word.strip_prefix('-').unwrap_or(word);
+    Some(word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value))))
 }
 
-/// Which of mpiexec's words is what it is to use as ssh.
-fn named(words: &[OsString]) -> Option<usize> {
-    let is = |at: usize, name: &[&str]| {
-        words
-            .get(at..at + name.len())
-            .is_some_and(|words| words.iter().zip(name).all(|(word, name)| word == name))
-    };
-    let ends = |at: usize| NAMED.iter().find(|name| is(at, name)).map(|name| at + name.len());
-    (0..words.len()).find_map(ends).filter(|at| *at < words.len())
+/// What Hydra is told to start its servers by.
+fn launcher(words: &[OsString]) -> Option<OsString> {
+    let is = |name: &str| name == "launcher" || name == "bootstrap";
+    let said = words.iter().enumerate().find_map(|(at, word)| match option(word)? {
+        (name, Some(value)) if is(name) => Some(value.into()),
+        (name, None) if is(name) => words.get(at + 1).cloned(),
+        _ => None,
+    });
+    said.or_else(|| ["HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP"].iter().find_map(std::env::var_os))
+}
+
+/// Which of mpiexec's words is what it is to use as ssh, or has it behind an `=`; and what that is.
+fn named(words: &[OsString]) -> Option<(usize, OsString)> {
+    words.iter().enumerate().find_map(|(at, word)| match option(word) {
+        Some((name, Some(value))) if EXECS.contains(&name) => Some((at, value.into())),
+        Some((name, None)) if EXECS.contains(&name) => Some((at + 1, words.get(at + 1)?.clone())),
+        // --prtemca NAME VALUE
+        _ if PARAMETERS.iter().any(|name| word == name) => Some((at + 1, words.get(at + 1)?.clone())),
+        _ => None,
+    })
 }
 
 #[cfg(test)]
@@ -114,10 +149,11 @@ mod tests {
     fn what_stands_for_ssh_is_found() {
         let found = |line: &str| {
             let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-            named(&words).map(|at| words[at].clone().into_string().unwrap())
+            named(&words).map(|(_, ssh)| ssh.into_string().unwrap())
         };
         assert_eq!(found("-n 4 -launcher ssh -launcher-exec /x/ssh").as_deref(), Some("/x/ssh"));
         assert_eq!(found("--prtemca plm_ssh_agent /y -n 2").as_deref(), Some("/y"));
+        assert_eq!(found("--launcher-exec=/z -n 2").as_deref(), Some("/z"));
         assert_eq!(found("--mca btl self -n 2"), None);
         assert_eq!(found("-launcher-exec"), None);
         let how = |line: &str| launcher(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>());

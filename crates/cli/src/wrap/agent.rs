@@ -40,7 +40,9 @@ impl Agent {
         let directory = tempfile::Builder::new().prefix("polyrail-").tempdir()?;
         let itself = std::env::current_exe()?;
         symlink(&itself, directory.path().join(NAME))?;
-        let ssh = ssh.or_else(|| std::env::var_os(SSH)).unwrap_or_else(|| "ssh".into());
+        let is_another = |ssh: &OsString| Path::new(ssh).file_name() != Some(OsStr::new(NAME));
+        // in a job's rank, what serves that job's launcher is known, and is gone before long
+        let ssh = ssh.or_else(|| std::env::var_os(SSH)).filter(is_another).unwrap_or_else(|| "ssh".into());
         Ok(Self { directory, itself, ssh })
     }
 
@@ -70,13 +72,26 @@ pub fn become_ssh() -> Option<ExitCode> {
     let words: Vec<OsString> = words.collect();
     let here = std::env::current_exe().unwrap_or_else(|_| "polyrail".into());
     let words = wrapped(&words, &here);
-    // it may be a program with arguments, as Open MPI's own setting of this
     let ssh = std::env::var_os(SSH).unwrap_or_else(|| "ssh".into());
-    let mut called = ssh.as_bytes().split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    let program = OsStr::from_bytes(called.next().unwrap_or(b"ssh"));
-    let why = Command::new(program).args(called.map(OsStr::from_bytes)).args(words).env_remove(SSH).exec();
-    tell!("polyrail run: cannot start {}: {why}", program.display());
+    let mut why = io::Error::from(io::ErrorKind::NotFound);
+    for (program, own) in choices(&ssh) {
+        why = Command::new(program).args(own).args(&words).env_remove(SSH).exec();
+    }
+    tell!("polyrail run: cannot start {}: {why}", ssh.display());
     Some(ExitCode::from(NOT_REACHED))
+}
+
+/// What may stand for ssh, with arguments, the best first: Open MPI's setting of it is such as `ssh -x : rsh`, Hydra's is a file.
+fn choices(ssh: &OsStr) -> Vec<(&OsStr, Vec<&OsStr>)> {
+    if Path::new(ssh).is_file() {
+        return vec![(ssh, Vec::new())];
+    }
+    fn choice(words: &[u8]) -> Option<(&OsStr, Vec<&OsStr>)> {
+        let mut words =
+            words.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).map(OsStr::from_bytes);
+        Some((words.next()?, words.collect()))
+    }
+    ssh.as_bytes().split(|byte| *byte == b':').filter_map(choice).collect()
 }
 
 /// The words for ssh, with what is to be run there wrapped; as they are where nothing is.
@@ -139,6 +154,13 @@ mod tests {
             .unwrap();
         assert_eq!(String::from_utf8(run.stdout).unwrap(), "prted --daemonize \"$X\"\n/opt/it's/polyrail\n");
         assert_eq!(wrapped(&words("-p 22 n1"), here), words("-p 22 n1"), "a shell for a person");
+    }
+
+    #[test]
+    fn what_stands_for_ssh_may_be_a_list() {
+        let shown = |text| format!("{:?}", choices(OsStr::new(text)));
+        assert_eq!(shown("ssh -x : rsh"), r#"[("ssh", ["-x"]), ("rsh", [])]"#);
+        assert_eq!(shown("oarsh"), r#"[("oarsh", [])]"#);
     }
 
     #[test]

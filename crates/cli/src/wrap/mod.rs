@@ -12,8 +12,10 @@ mod supervisor;
 mod ways;
 
 use std::ffi::OsString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -27,11 +29,14 @@ use polyrail_rails::config;
 use rustix::io::Errno;
 use rustix::process::WaitOptions;
 
+use crate::launch::spawn_bound;
 use crate::output::tell;
 use crate::{gateway, signals};
 
 /// Where programs call the gateway, where no option says so.
 const GATEWAY: &str = "POLYRAIL_GATEWAY";
+/// The same as libfabric would call it: what a program starts on other hosts has another gateway.
+pub const NAMES: [&str; 2] = [GATEWAY, "FI_POLYRAIL_GATEWAY"];
 /// How soon after its end it is known that nobody is left, also on a busy machine.
 const SOON: Duration = Duration::from_millis(500);
 /// Nothing was started.
@@ -52,6 +57,9 @@ pub struct Args {
     /// Where no gateway is known, or none answers, run the program all the same
     #[arg(long)]
     if_known: bool,
+    /// A descriptor to which the program's status is written
+    #[arg(long, hide = true, requires = "if_known", value_name = "FD")]
+    status_to: Option<RawFd>,
     /// Say each connection that goes through the gateway
     #[arg(short, long)]
     verbose: bool,
@@ -62,24 +70,86 @@ pub struct Args {
 
 /// Runs the subcommand; the exit status is the program's own.
 pub fn main(args: &Args) -> ExitCode {
-    let begun = match gateway_address(args.gateway.as_deref()) {
-        Ok(Some(at)) if args.doctor => return doctor::main(&args.program, at),
-        Ok(Some(at)) => run(args, at),
-        Ok(None) if args.if_known => Err(run_plainly(args)),
-        Ok(None) => Err(format!(
-            "no gateway is known: say --gateway HOST:PORT, or set {GATEWAY}, or run polyrail gateway init on this host"
-        )),
-        Err(why) => Err(why),
-    };
+    let begun = if args.if_known { run_if_known(args) } else { run_wrapped(args) };
     begun.unwrap_or_else(|why| {
         tell!("polyrail wrap: {why}");
         ExitCode::from(NOT_STARTED)
     })
 }
 
+fn run_wrapped(args: &Args) -> Result<ExitCode, String> {
+    match gateway_address(args.gateway.as_deref())? {
+        Some(at) if args.doctor => Ok(doctor::main(&args.program, at)),
+        Some(at) => run(args, at, None),
+        None => Err(format!(
+            "no gateway is known: say --gateway HOST:PORT, or set {GATEWAY}, or run polyrail gateway init on this host"
+        )),
+    }
+}
+
+/// For launchers: who waits for the program waits for no more than that, also where it leaves others running. Whatever keeps it from being wrapped does
+/// not keep it from being run.
+fn run_if_known(args: &Args) -> Result<ExitCode, String> {
+    // what is told by a file of the gateway's own operator is not meant for all hosts that share his home
+    let known =
+        args.gateway.is_some() || config::Config::from_env().is_ok_and(|settings| settings.gateway.is_some());
+    let tells =
+        args.status_to.map(seccomp::inherited).transpose().map_err(|why| format!("--status-to: {why}"))?;
+    match (known, args.status_to) {
+        (false, _) => Err(run_plainly(args)),
+        (true, None) => in_another(args),
+        (true, Some(_)) => match gateway_address(args.gateway.as_deref()) {
+            Ok(Some(at)) => run(args, at, tells),
+            Ok(None) => Err(run_plainly(args)),
+            Err(why) => {
+                tell!("polyrail wrap: no other site is reached: {why}");
+                Err(run_plainly(args))
+            }
+        },
+    }
+}
+
+/// Has another process wrap the program, which stays for as long as it is needed; this one ends with the program.
+fn in_another(args: &Args) -> Result<ExitCode, String> {
+    let begun = |why: io::Error| format!("cannot start anything: {why}");
+    let held = signals::hold().map_err(begun)?;
+    // the one that inherits it is this command again, which keeps it from the program
+    let (told, tells) = rustix::pipe::pipe().map_err(|why| begun(why.into()))?;
+    rustix::io::fcntl_setfd(&told, rustix::io::FdFlags::CLOEXEC).map_err(|why| begun(why.into()))?;
+    let mut other = Command::new(std::env::current_exe().map_err(begun)?);
+    other.args(["wrap", "--if-known", "--status-to", &tells.as_raw_fd().to_string()]);
+    other
+        .args(args.gateway.iter().map(|at| format!("--gateway={at}")))
+        .args(args.io_uring.then_some("--io-uring"));
+    other.args(args.verbose.then_some("--verbose")).arg("--").args(&args.program);
+    let mut other = spawn_bound(&other).map_err(begun)?;
+    drop(tells);
+    held.forward_to(other.id(), None);
+    let mut status = [0];
+    match File::from(told).read(&mut status) {
+        Ok(1) => Ok(ExitCode::from(status[0])),
+        _ => Ok(ExitCode::from(signals::exit_code(other.wait().map_err(begun)?))),
+    }
+}
+
+/// The program has ended, and who waits for it is told; this goes on by itself, and holds nothing that anybody waits for.
+fn stay_behind(status: u8, tells: OwnedFd) {
+    let _ = nix::sys::prctl::set_pdeathsig(None);
+    if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdin(&null);
+        let _ = rustix::stdio::dup2_stdout(&null);
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+    // who is gone already does not need to know
+    let _ = File::from(tells).write_all(&[status]);
+}
+
 /// Becomes the program; why it could not.
 fn run_plainly(args: &Args) -> String {
-    let why = Command::new(&args.program[0]).args(&args.program[1..]).exec();
+    let _ = rustix::process::set_child_subreaper(None);
+    let mut program = Command::new(&args.program[0]);
+    NAMES.iter().for_each(|name| _ = program.env_remove(name));
+    let why = program.args(&args.program[1..]).exec();
     format!("{}: {why}", args.program[0].to_string_lossy())
 }
 
@@ -106,11 +176,17 @@ pub fn gateway_address(said: Option<&str>) -> Result<Option<SocketAddr>, String>
     Ok(config.file.listen.first().copied())
 }
 
-fn run(args: &Args, at: SocketAddr) -> Result<ExitCode, String> {
+/// Who waits for the program is told its status by `tells`, if anything that it started is left then.
+fn run(args: &Args, at: SocketAddr, tells: Option<OwnedFd>) -> Result<ExitCode, String> {
     if at.is_ipv6() && at.ip().to_canonical().is_ipv6() {
-        return Err(format!(
+        let why = format!(
             "{at}: sockets of IPv4 could not be connected with the gateway there; let it listen at an address of IPv4, too"
-        ));
+        );
+        if args.if_known {
+            tell!("polyrail wrap: no other site is reached: {why}");
+            return Err(run_plainly(args));
+        }
+        return Err(why);
     }
     let ways = match ways::Ways::find(at) {
         Err(why) if args.if_known => {
@@ -126,7 +202,8 @@ fn run(args: &Args, at: SocketAddr) -> Result<ExitCode, String> {
     }
     let mut command = Command::new(&args.program[0]);
     // all that it starts here is wrapped; what it starts elsewhere, as launchers do, has another gateway
-    command.args(&args.program[1..]).env_remove(GATEWAY);
+    command.args(&args.program[1..]);
+    NAMES.iter().for_each(|name| _ = command.env_remove(name));
     // from here on, so that none is lost
     let held = signals::hold().map_err(|why| why.to_string())?;
     let rules = supervisor::rules(args.io_uring);
@@ -157,7 +234,11 @@ fn run(args: &Args, at: SocketAddr) -> Result<ExitCode, String> {
     while !answers.is_finished() && ended.elapsed() < SOON {
         thread::sleep(Duration::from_millis(2));
     }
-    if !answers.is_finished() {
+    if let (Some(tells), false) = (tells, answers.is_finished()) {
+        stay_behind(status, tells);
+        thread::spawn(reap);
+        let _ = answers.join();
+    } else if !answers.is_finished() {
         tell!(
             "polyrail wrap: the program has ended, but not all that it started; this goes on for as long, as their connections need it"
         );
@@ -165,17 +246,17 @@ fn run(args: &Args, at: SocketAddr) -> Result<ExitCode, String> {
         // it says what went wrong, if anything
         let _ = answers.join();
     }
-    Ok(status)
+    Ok(ExitCode::from(status))
 }
 
 /// Waits for a child, and meanwhile for all others that come to this process. Once it has ended its number is nobody's.
-fn wait_for(child: u32, current: &AtomicU32) -> io::Result<ExitCode> {
+fn wait_for(child: u32, current: &AtomicU32) -> io::Result<u8> {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid.as_raw_nonzero().get().cast_unsigned() == child => {
                 current.store(0, Ordering::Release);
                 let code = status.exit_status().or(status.terminating_signal().map(|signal| 128 + signal));
-                return Ok(ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)));
+                return Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1));
             }
             Ok(_) | Err(Errno::INTR) => {}
             Err(why) => return Err(why.into()),

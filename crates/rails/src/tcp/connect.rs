@@ -1,6 +1,6 @@
 //! Where TCP listens and connects; and from an agreed connection to a link: it is the link.
 
-use super::TcpRail;
+use super::{TcpRail, sys};
 use crate::config::Config;
 use crate::discover::{self, Device, Interface, Kind};
 use crate::error::Error;
@@ -15,7 +15,7 @@ use polyrail_core::session::Over;
 use polyrail_core::wire::Key;
 use std::io;
 use std::net::{IpAddr, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 impl Connector for TcpRail {
     fn discover(settings: &Config) -> Result<Discovered, Error> {
@@ -46,7 +46,13 @@ impl Connector for TcpRail {
     fn destinations(&self, peer: &Sought<'_>) -> Vec<Destination> {
         let mut all = ip::destinations(peer);
         if peer.address.host() != peer.here {
+            let direct: Vec<Destination> = all
+                .iter()
+                .filter(|one| self.side.way(one).is_some_and(|way| way.or_direct))
+                .cloned()
+                .collect();
             all.iter_mut().for_each(|one| self.side.relay(one));
+            all.extend(direct);
             // what has a gateway is of another site, whose other addresses lead nowhere from here, or to somebody else
             all.sort_by_key(|one| !matches!(one, Destination::Relayed { .. }));
         }
@@ -62,7 +68,14 @@ impl Connector for TcpRail {
         let device = self.side.interfaces.iter().find(|one| one.index == pair.near.0);
         let mut found =
             ip::destination_between(pair, device.map(|one| one.name.clone()), peer.address.port());
-        self.side.relay(&mut found);
+        if peer.address.host() != peer.here {
+            self.side.relay(&mut found);
+            let is_relayed = |one: &Destination| matches!(one, Destination::Relayed { .. });
+            // beside what has a gateway, what seems to be near is somebody else's
+            if !is_relayed(&found) && self.destinations(peer).first().is_some_and(is_relayed) {
+                return None;
+            }
+        }
         Some(found)
     }
 
@@ -100,10 +113,22 @@ pub(super) struct Side {
 }
 
 impl Side {
+    /// How the gateway leads there, if it does. An address of a network that this host is in is none of another site's.
+    fn way_to(&self, ip: IpAddr) -> Option<&relay::Way> {
+        let ways = self.ways.as_ref()?;
+        let is_own = self.interfaces.iter().flat_map(|one| &one.nets).any(|net| net.contains(ip));
+        ways.to(ip).filter(|_| !is_own)
+    }
+
+    fn way(&self, destination: &Destination) -> Option<&relay::Way> {
+        let Destination::Socket { to, .. } = destination else { return None };
+        self.way_to(to.ip())
+    }
+
     /// Another site's address is reached by the gateway.
     fn relay(&self, destination: &mut Destination) {
-        if let (Destination::Socket { to, .. }, Some(ways)) = (&*destination, &self.ways)
-            && ways.of_address(to.ip()).is_some()
+        if let (Destination::Socket { to, .. }, Some(_), Some(ways)) =
+            (&*destination, self.way(destination), &self.ways)
         {
             *destination = Destination::Relayed { gateway: ways.gateway(), to: *to };
         }
@@ -111,13 +136,11 @@ impl Side {
 
     /// Where the peer is, if at another site, and how far: the connection itself only leads to a gateway.
     fn far(&self, agreed: &Agreed<'_>) -> Option<(IpAddr, u32)> {
-        let ways = self.ways.as_ref()?;
-        if peer_ip(&agreed.connection).is_none_or(|ip| ways.of_address(ip).is_some()) {
-            // it came without
-            return None;
-        }
         let nets = agreed.offer.interfaces().iter().flat_map(|one| &one.nets);
-        nets.map(|net| net.ip()).find_map(|ip| Some((ip, ways.of_address(ip)?)))
+        let (ip, way) = nets.map(|net| net.ip()).find_map(|ip| Some((ip, self.way_to(ip)?)))?;
+        // who is called, too, sees by this alone that the connection comes from a gateway: its end is near
+        let near = sys::info(agreed.connection.as_raw_fd())?.rtt;
+        (near < way.round_trip_us / 2).then_some((ip, way.round_trip_us))
     }
 
     /// A connection stays on the interface by which the peer called.
@@ -133,9 +156,4 @@ impl Side {
 fn local_ip(connection: &OwnedFd) -> Option<IpAddr> {
     let stream = TcpStream::from(connection.try_clone().ok()?);
     Some(stream.local_addr().ok()?.ip().to_canonical())
-}
-
-fn peer_ip(connection: &OwnedFd) -> Option<IpAddr> {
-    let stream = TcpStream::from(connection.try_clone().ok()?);
-    Some(stream.peer_addr().ok()?.ip().to_canonical())
 }

@@ -451,7 +451,9 @@ impl LaneRail for TcpRail {
         (stats.delivered, stats.queued) = link.delivered_and_queued();
         stats.encrypted = link.tx.sealer.is_some();
         let beyond = link.far.as_ref().map_or(0, |far| far.1);
-        (stats.rtt, stats.min_rtt) = (stats.rtt + beyond, stats.min_rtt + beyond);
+        // the kernel's word for unknown stays that
+        let far = |near: u32| if near == 0 { 0 } else { near.saturating_add(beyond) };
+        (stats.rtt, stats.min_rtt) = (far(stats.rtt), far(stats.min_rtt));
         Some(stats)
     }
 
