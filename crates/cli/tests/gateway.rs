@@ -600,6 +600,49 @@ fn what_is_left_running_ends_with_a_signal_to_wrap() {
     output(Command::new("kill").arg(left.trim()));
 }
 
+/// As launchers call it: whatever is wrong with the gateway, the program runs; and who waits for it waits for no more than that.
+#[test]
+fn for_launchers_programs_run_whatever_is_known_of_gateways() {
+    let files = tempfile::tempdir().unwrap();
+    let config = files.path().join("polyrail.toml");
+    let run = |says: &str, script: &str| {
+        std::fs::write(&config, says).unwrap();
+        let mut command = Command::new(POLYRAIL);
+        command.args(["wrap", "--if-known", "--", "sh", "-c", script]).env("POLYRAIL_CONFIG", &config);
+        let got = output(command.env_remove("POLYRAIL_GATEWAY"));
+        (got.status.code(), text(&got.stdout), text(&got.stderr))
+    };
+    assert_eq!(run("", "echo ran; exit 3"), (Some(3), "ran\n".into(), String::new()));
+    for bad in [format!("127.0.0.1:{}", free_port()), "nobody.invalid:1080".into(), "[::1]:1080".into()] {
+        let (status, said, told) = run(&format!("gateway = {bad:?}"), "echo ran; exit 3");
+        assert!(
+            status == Some(3) && said == "ran\n" && told.contains("no other site is reached"),
+            "{bad}: {told}"
+        );
+    }
+    if is_lacking() {
+        return;
+    }
+    let sites = Sites::started();
+    let known = format!("gateway = {:?}", sites.east.at.to_string());
+    // what it leaves running holds nobody up, and is wrapped on
+    let (listener, at) = sites.listener();
+    let begun = Instant::now();
+    let left = format!(
+        "(sleep 2; exec 3<>/dev/tcp/{}/{}; echo late >&3) >/dev/null 2>&1 & exit 4",
+        at.ip(),
+        at.port()
+    );
+    let (status, ..) = run(&known, &format!("exec bash -c '{left}'"));
+    assert_eq!(status, Some(4));
+    let (mut heard, mut said) = (listener.accept().unwrap().0, String::new());
+    heard.read_to_string(&mut said).unwrap();
+    assert!(said == "late\n" && begun.elapsed() < PATIENCE, "{said}");
+    // within another, that one serves
+    let inner = format!("'{POLYRAIL}' wrap --if-known -- sh -c 'exit 5'");
+    assert_eq!(run(&known, &inner).0, Some(5));
+}
+
 #[test]
 fn what_cannot_be_wrapped_says_why() {
     if is_lacking() {
