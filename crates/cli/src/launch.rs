@@ -24,13 +24,18 @@ const NOT_STARTED: u8 = 125;
 pub fn spawn_bound(command: &Command) -> io::Result<Child> {
     let mut bound = Command::new("/proc/self/exe");
     bound.arg(WORD).arg(std::process::id().to_string()).arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
+    hand_on_environment(command, &mut bound);
+    bound.spawn()
+}
+
+/// What one command changes of its environment, another changes, too.
+pub fn hand_on_environment(from: &Command, to: &mut Command) {
+    for (name, value) in from.get_envs() {
         match value {
-            Some(value) => bound.env(name, value),
-            None => bound.env_remove(name),
+            Some(value) => to.env(name, value),
+            None => to.env_remove(name),
         };
     }
-    bound.spawn()
 }
 
 /// Becomes what it is told to, if this process was started by [`spawn_bound`]; none if it was not.

@@ -10,6 +10,7 @@ use polyrail_rails::Config;
 
 use super::Job;
 use super::mpiexec::Family;
+use crate::launch::hand_on_environment;
 use crate::wrap::agent::Agent;
 
 /// What of mpiexec's own words names hosts: where none does, none is of another site.
@@ -28,13 +29,12 @@ const HOSTS: [&str; 12] = [
     "hostlist",
 ];
 /// Variables that do.
-const HOSTS_SET: [&str; 6] = [
+const HOSTS_SET: [&str; 5] = [
     "HYDRA_HOST_FILE",
     "PRTE_MCA_prte_default_hostfile",
     "PRTE_MCA_prte_set_default_host",
     "OMPI_MCA_orte_default_hostfile",
     "OMPI_MCA_orte_set_default_host",
-    "OMPI_MCA_rmaps_default_mapping_policy",
 ];
 /// Names of mpiexec's that say what it is to use as ssh: options of Hydra's, and parameters of Open MPI's.
 const EXECS: [&str; 2] = ["launcher-exec", "bootstrap-exec"];
@@ -94,12 +94,7 @@ impl Sites {
         let mut command = Command::new(self.agent.itself());
         command.args(["wrap", "--if-known", "--"]);
         command.arg(launcher.get_program()).args(launcher.get_args());
-        for (name, value) in launcher.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
+        hand_on_environment(launcher, &mut command);
         for (_, name) in VARIABLES.iter().filter(|(of, _)| *of == family) {
             command.env(name, self.agent.program());
         }

@@ -55,7 +55,7 @@ pub struct Args {
     #[arg(long)]
     io_uring: bool,
     /// Where no gateway is known, or none answers, run the program all the same
-    #[arg(long)]
+    #[arg(long, conflicts_with = "doctor")]
     if_known: bool,
     /// A descriptor to which the program's status is written
     #[arg(long, hide = true, requires = "if_known", value_name = "FD")]
