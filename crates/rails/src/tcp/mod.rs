@@ -282,14 +282,14 @@ impl TcpRail {
     /// Links that a long payload is coming by.
     fn long_payloads(&self) -> impl Iterator<Item = (u32, &Link)> {
         let link = |id: &u32| self.up(LinkId(*id)).map(|link| (*id, link));
-        self.ready.iter().filter_map(link).filter(|(_, link)| link.rx.reader.rest() >= SLEEP_MIN)
+        self.ready.iter().filter_map(link).filter(|(_, link)| link.rx.to_come() >= SLEEP_MIN)
     }
 
     /// Has the kernel wake nobody for less than it pays, of payloads that come.
     fn be_patient(&mut self) {
         let mut patient = std::mem::take(&mut self.patient);
         patient.extend(self.long_payloads().filter_map(|(id, link)| {
-            let bytes = link.rx.reader.rest().min(WAKE_BYTES) as libc::c_int;
+            let bytes = link.rx.to_come().min(WAKE_BYTES) as libc::c_int;
             sys::set(link.fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes).is_ok().then_some(id)
         }));
         self.patient = patient;

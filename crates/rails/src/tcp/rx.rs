@@ -85,6 +85,12 @@ pub(super) enum Next {
 }
 
 impl Rx {
+    /// Bytes of the payload that has begun that are still to come by the socket, at least: of a record that came in part, the beginning is here.
+    pub(super) fn to_come(&self) -> usize {
+        let here = self.opener.as_ref().map_or(0, |opener| opener.partial.len());
+        self.reader.rest().saturating_sub(here)
+    }
+
     pub(super) fn new(leftover: &[u8], mut opener: Option<Box<Opener>>) -> Self {
         let mut partial = leftover.to_vec();
         if let Some(opener) = &mut opener {

@@ -139,6 +139,29 @@ fn a_long_payload_may_be_cut_anywhere() {
     }
 }
 
+/// Of a record that came in part, only the rest comes by the socket.
+#[test]
+fn who_sleeps_in_a_long_payload_hears_of_its_end_wherever_it_was_cut() {
+    let payload = vec![7; 100_000];
+    let stream = seen(Some(keys().0), &[&payload]).concat();
+    for cut in (1..20).map(|part| stream.len() * part / 20) {
+        let (mut raw, mut b, link) = receiver();
+        raw.write_all(&stream[..cut]).expect("connected");
+        let all_came = |b: &Side| b.rail.sample(link).is_some_and(|seen| seen.received == cut as u64);
+        while !all_came(&b) {
+            b.progress();
+        }
+        drain(&mut b);
+        raw.write_all(&stream[cut..]).expect("connected");
+        assert!(
+            sleep(&b.rail, 10_000),
+            "asleep, though the payload is there, cut at {cut} of {}",
+            stream.len()
+        );
+        settle(&mut b, "the payload", |b| !b.mock.frames.is_empty());
+    }
+}
+
 #[test]
 fn what_was_changed_anywhere_is_not_taken() {
     let records = short();
