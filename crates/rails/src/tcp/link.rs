@@ -3,15 +3,32 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::rx::Rx;
 use super::seal::{Opener, Sealer};
 use super::sys::{self, Errno};
 use super::tx::Tx;
+use super::warmth::{Act, Warmth};
 use super::{Config, Stats};
 use crate::rail::RawIov;
 use crate::rail::journal::{Pool, RetransmitBuffer};
+
+/// What is known of a link's way.
+pub(super) struct Way {
+    /// Where the peer is, and how far beyond the gateway to which the connection leads, in microseconds.
+    pub(super) far: Option<(IpAddr, u32)>,
+    /// What BBR is to keep to, if it controls the connection.
+    warmth: Option<Warmth>,
+    /// How many bytes a second it may be paced by, at most.
+    pace: u64,
+}
+
+impl Default for Way {
+    fn default() -> Self {
+        Self { far: None, warmth: None, pace: u64::MAX }
+    }
+}
 
 pub(super) struct Link {
     socket: OwnedFd,
@@ -33,8 +50,8 @@ pub(super) struct Link {
     pub(super) silent: u8,
     /// Its keep-alive is hurried until the next look at silent links.
     pub(super) hurried: bool,
-    /// Where the peer is, and how far beyond the gateway to which the connection leads, in microseconds.
-    pub(super) far: Option<Box<(IpAddr, u32)>>,
+    /// What is known of its way, of those of which something is to be.
+    pub(super) way: Option<Box<Way>>,
     /// What sending ran into. Told once all that has arrived is received.
     pub(super) error: Option<Errno>,
 }
@@ -42,6 +59,8 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(socket: OwnedFd, leftover: &[u8], seal: Option<(Sealer, Opener)>) -> Self {
         let (sealer, opener) = seal.unzip();
+        let bbr = sys::bbr(socket.as_raw_fd()).is_some();
+        let way = bbr.then(|| Box::new(Way { warmth: Some(Warmth::new(Instant::now())), ..Way::default() }));
         Self {
             socket,
             rx: Rx::new(leftover, opener.map(Box::new)),
@@ -54,7 +73,7 @@ impl Link {
             empty: 0,
             silent: 0,
             hurried: false,
-            far: None,
+            way,
             error: None,
         }
     }
@@ -65,8 +84,41 @@ impl Link {
         // a socket for both families has IPv4 addresses in IPv6's clothes
         let plain = |at: SocketAddr| SocketAddr::new(at.ip().to_canonical(), at.port());
         let mut far = plain(socket.peer_addr().ok()?);
-        self.far.iter().for_each(|beyond| far.set_ip(beyond.0));
+        self.far().iter().for_each(|beyond| far.set_ip(beyond.0));
         Some((plain(socket.local_addr().ok()?), far))
+    }
+
+    /// Where the peer is, and how far beyond the gateway to which the connection leads, in microseconds, if it leads to one.
+    pub(super) fn far(&self) -> Option<(IpAddr, u32)> {
+        self.way.as_ref()?.far
+    }
+
+    /// Keeps the connection as fast as it was, if that is due.
+    pub(super) fn keep_warm(&mut self, now: Instant) {
+        let (fd, waits) = (self.fd(), !self.tx.is_empty());
+        let Some(way) = &mut self.way else { return };
+        let Some(warmth) = way.warmth.as_mut().filter(|warmth| warmth.is_due(now)) else { return };
+        let Some(mut seen) = sys::bbr(fd) else {
+            way.warmth = None;
+            return;
+        };
+        seen.waits |= waits;
+        match warmth.look(now, &seen) {
+            Some(Act::BeginAnew(rate)) => {
+                sys::pace(fd, rate.unwrap_or(u64::MAX).min(way.pace));
+                if sys::begin_anew(fd).is_err() {
+                    way.warmth = None;
+                }
+            }
+            Some(Act::SetFree) => sys::pace(fd, way.pace),
+            None => {}
+        }
+    }
+
+    /// Has the kernel pace it by so many bytes a second at most.
+    pub(super) fn pace(&mut self, rate: u64) {
+        self.way.iter_mut().for_each(|way| way.pace = rate);
+        sys::pace(self.fd(), rate);
     }
 
     pub(super) fn fd(&self) -> RawFd {

@@ -17,6 +17,7 @@ mod rx;
 mod seal;
 mod sys;
 mod tx;
+mod warmth;
 
 use std::collections::VecDeque;
 use std::io;
@@ -241,7 +242,7 @@ impl TcpRail {
     /// A link leads to a gateway, and the peer is beyond it.
     fn relayed(&mut self, link: LinkId, far: (IpAddr, u32)) {
         if let Some(link) = self.link(link.0) {
-            link.far = Some(Box::new(far));
+            link.way.get_or_insert_default().far = Some(far);
         }
     }
 
@@ -331,9 +332,15 @@ impl TcpRail {
         self.events.len() < EVENTS
     }
 
-    /// Looks, every now and then, which peers' kernels owe an answer and are silent.
+    /// Keeps active links warm; and looks, every now and then, which peers' kernels owe an answer and are silent.
     fn watch(&mut self) {
         let now = Instant::now();
+        // others have nothing to be kept warm for
+        for &id in &self.ready {
+            if let Some(link) = self.slots[id as usize].up().filter(|link| link.way.is_some()) {
+                link.keep_warm(now);
+            }
+        }
         if self.due().is_none_or(|due| now < due) {
             return;
         }
@@ -450,7 +457,7 @@ impl LaneRail for TcpRail {
         let mut stats = sys::info(link.fd())?;
         (stats.delivered, stats.queued) = link.delivered_and_queued();
         stats.encrypted = link.tx.sealer.is_some();
-        let beyond = link.far.as_ref().map_or(0, |far| far.1);
+        let beyond = link.far().map_or(0, |far| far.1);
         // the kernel's word for unknown stays that
         let far = |near: u32| if near == 0 { 0 } else { near.saturating_add(beyond) };
         (stats.rtt, stats.min_rtt) = (far(stats.rtt), far(stats.min_rtt));
@@ -546,13 +553,7 @@ impl LaneRail for TcpRail {
 
     fn pace(&mut self, link: LinkId, rate: u64) {
         if let Some(link) = self.link(link.0) {
-            // a kernel that knows no wider rate takes the narrow one; one that knows none sends as fast as it can
-            let wide =
-                sys::set_bytes(link.fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate.to_ne_bytes());
-            if wide.is_err() {
-                let narrow = u32::try_from(rate).unwrap_or(u32::MAX).to_ne_bytes();
-                let _ = sys::set_bytes(link.fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &narrow);
-            }
+            link.pace(rate);
         }
     }
 }

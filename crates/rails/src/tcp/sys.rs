@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+use super::warmth::Seen;
 use crate::rail::journal::MAX_IOV;
 use crate::rail::{LinkStats, RawIov};
 
@@ -91,17 +92,20 @@ pub(super) fn unacknowledged(fd: RawFd) -> usize {
     }
 }
 
-/// What the kernel knows of a connection (`tcp_info`, tcp(7) and linux/tcp.h); None when it does not answer.
-pub(super) fn info(fd: RawFd) -> Option<LinkStats> {
+/// `tcp_info` (tcp(7), linux/tcp.h) as the kernel writes it; None when it does not answer. What it does not know is 0.
+fn raw_info(fd: RawFd) -> Option<[u8; 240]> {
     let mut bytes = [0u8; 240];
     let mut len = bytes.len() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to the array. libc's tcp_info ends before the fields of interest.
     let result = unsafe {
         libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, bytes.as_mut_ptr().cast(), &mut len)
     };
-    if result != 0 {
-        return None;
-    }
+    (result == 0).then_some(bytes)
+}
+
+/// What the kernel knows of a connection; None when it does not answer.
+pub(super) fn info(fd: RawFd) -> Option<LinkStats> {
+    let bytes = raw_info(fd)?;
     let word = |at: usize| bytes[at..at + 4].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
     let long = |at: usize| bytes[at..at + 8].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
     Some(LinkStats {
@@ -161,6 +165,45 @@ pub(super) fn congestion(fd: RawFd) -> Option<String> {
     }
     let name = name.split(|byte| *byte == 0).next()?;
     std::str::from_utf8(name).ok().filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
+/// What the kernel says of a connection that BBR controls (`TCP_CC_INFO`, `tcp_bbr_info` of linux/inet_diag.h); None if something else does.
+pub(super) fn bbr(fd: RawFd) -> Option<Seen> {
+    if congestion(fd).as_deref() != Some("bbr") {
+        return None;
+    }
+    let mut words = [0u32; 5];
+    let mut len = size_of_val(&words) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `words`.
+    let told = unsafe {
+        libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_CC_INFO, words.as_mut_ptr().cast(), &raw mut len)
+    };
+    let told = told == 0 && len as usize == size_of_val(&words);
+    let ([low, high, _, pace, window], bytes) = (words, told.then(|| raw_info(fd))??);
+    let word = |at: usize| bytes[at..at + 4].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
+    Some(Seen {
+        rate: u64::from(high) << 32 | u64::from(low),
+        gains: (pace, window),
+        loses: bytes[1] != 0,
+        waits: word(144) > 0,
+        rtt: Duration::from_micros(word(68).into()),
+    })
+}
+
+/// Has BBR begin anew on a connection that it controls: it knows nothing then but the window and the round trip.
+pub(super) fn begin_anew(fd: RawFd) -> io::Result<()> {
+    // to choose what is chosen changes nothing; Reno is always there
+    set_bytes(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, b"reno")?;
+    set_bytes(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, b"bbr")
+}
+
+/// Sets how many bytes a second the kernel paces a connection by, at most (`SO_MAX_PACING_RATE`, socket(7)).
+pub(super) fn pace(fd: RawFd, rate: u64) {
+    // a kernel that knows no wider rate takes the narrow one; one that knows none sends as fast as it can
+    if set_bytes(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate.to_ne_bytes()).is_err() {
+        let narrow = u32::try_from(rate).unwrap_or(u32::MAX).to_ne_bytes();
+        let _ = set_bytes(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &narrow);
+    }
 }
 
 /// Sets an integer option.
