@@ -224,6 +224,20 @@ pub fn route(costs: &RailCosts, limits: &Limits) -> (Route, Explanation) {
     (route, Explanation { costs: *costs, limits: *limits, route, equal, fastest })
 }
 
+/// How far a path leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Far {
+    /// A round trip, in nanoseconds.
+    pub rtt: u64,
+    /// What one lane does, in bytes per second.
+    pub rate: u64,
+    /// Whether there is but that lane.
+    pub alone: bool,
+}
+
+/// Round trips' worth of bytes that go eagerly by the only lane: to announce them would take a fifth of the time.
+const ALONE: u128 = 4;
+
 /// Why a route is what it is; printing it says so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Explanation {
@@ -237,14 +251,15 @@ pub struct Explanation {
 
 impl Explanation {
     /// Longest message that is to go eagerly over a far path, in bytes: who announces it waits a round trip before the first byte of it
-    /// leaves. `rtt` is that, in nanoseconds, and `rate` what one lane does, in bytes per second. What takes longer than the round trip to
-    /// leave gains little, and would keep what follows it from being matched for longer than that. 0: none but what goes eagerly anyway.
-    pub fn far_eager(&self, rtt: u64, rate: u64) -> u64 {
-        if rtt < FAR.enter {
+    /// leaves. What takes many round trips to leave gains little, and would keep what follows it from being matched for longer than that;
+    /// and where there are several lanes, what is announced has all of them. 0: none but what goes eagerly anyway.
+    pub fn far_eager(&self, far: Far) -> u64 {
+        if far.rtt < FAR.enter {
             return 0;
         }
         let most = (u64::from(self.limits.window) * CREDIT_UNIT / 2).min(self.limits.max_frame as u64);
-        let fits = u128::from(rtt) * u128::from(rate) / 1_000_000_000;
+        let rounds = if far.alone { ALONE } else { 1 };
+        let fits = u128::from(far.rtt) * u128::from(far.rate) * rounds / 1_000_000_000;
         round(u64::try_from(fits).unwrap_or(u64::MAX).min(most)).min(most)
     }
 

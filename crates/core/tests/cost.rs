@@ -1,7 +1,7 @@
 //! The choice of protocols by cost: rails made up for the test, and what must hold of all rails.
 mod snapshot;
 
-use polyrail_core::cost::{DirectCosts, Limits, Protocol, REFERENCE, RailCosts, route, time};
+use polyrail_core::cost::{DirectCosts, Far, Limits, Protocol, REFERENCE, RailCosts, route, time};
 use polyrail_core::frame::MAX_PAYLOAD;
 use polyrail_core::proto::{Route, Scheme};
 use proptest::prelude::*;
@@ -43,17 +43,19 @@ fn the_defaults_are_what_was_found_by_hand() {
 }
 
 #[test]
-fn over_a_far_path_what_it_carries_in_a_round_trip_goes_eagerly() {
+fn over_a_far_path_what_it_carries_in_few_round_trips_goes_eagerly() {
     let (_, why) = route(&RailCosts::TCP, &LIMITS);
     let ms = 1_000_000;
-    assert_eq!(why.far_eager(900_000, 125_000_000), 0, "near");
-    assert_eq!(why.far_eager(20 * ms, 12_500_000), 256 << 10);
-    assert_eq!(why.far_eager(20 * ms, 125_000_000), 1 << 20, "no frame is longer");
-    assert_eq!(why.far_eager(u64::MAX, u64::MAX), 1 << 20);
+    let far = |rtt, rate| Far { rtt, rate, alone: false };
+    assert_eq!(why.far_eager(far(900_000, 125_000_000)), 0, "near");
+    assert_eq!(why.far_eager(far(20 * ms, 12_500_000)), 256 << 10);
+    assert_eq!(why.far_eager(Far { alone: true, ..far(5 * ms, 12_500_000) }), 256 << 10, "by the only lane");
+    assert_eq!(why.far_eager(far(20 * ms, 125_000_000)), 1 << 20, "no frame is longer");
+    assert_eq!(why.far_eager(far(u64::MAX, u64::MAX)), 1 << 20);
     let (_, little) = route(&RailCosts::TCP, &Limits { window: (64 << 10) / 64, ..LIMITS });
-    assert_eq!(little.far_eager(20 * ms, 125_000_000), 32 << 10, "half of the credit");
+    assert_eq!(little.far_eager(far(20 * ms, 125_000_000)), 32 << 10, "half of the credit");
     let (_, none) = route(&RailCosts::TCP, &Limits { window: 0, max_frame: 0, ..LIMITS });
-    assert_eq!(none.far_eager(20 * ms, 125_000_000), 0);
+    assert_eq!(none.far_eager(far(20 * ms, 125_000_000)), 0);
 }
 
 #[test]

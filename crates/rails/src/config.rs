@@ -181,7 +181,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "TCP_EAGER",
-        "longest message that goes eagerly by TCP or UDP, in bytes (default 65536; over paths of a millisecond and more what they carry in a round trip, up to 1 MiB)",
+        "longest message that goes eagerly by TCP or UDP, in bytes (default 65536; over paths of a millisecond and more what they carry in a round trip, or in four by the only connection, up to 1 MiB)",
     ),
     ("SHM_EAGER", "longest message that goes eagerly by shared memory, in bytes (default 32768)"),
     ("WINDOW", "eager bytes that each peer may send without a matching receive (default 2097152)"),

@@ -68,6 +68,7 @@ pub use rivals::Serves;
 pub use words::Told;
 
 use self::brisk::Brisk;
+use crate::cost::Far;
 use crate::frame::{Acked, Frame};
 use crate::lanes::{Estimate, MS, S};
 use crate::wire::{SessionId, Transport};
@@ -372,12 +373,12 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         self.current
     }
 
-    /// How long the round trip of the lane in use is, in nanoseconds, and how much it does, in bytes per second; none where the user said
-    /// by which lanes short and long messages go.
-    pub fn reach(&self) -> Option<(Time, u64)> {
+    /// How far the lane in use leads; none where the user said by which lanes short and long messages go.
+    pub fn reach(&self) -> Option<Far> {
         let pinned = self.lanes.iter().any(|lane| lane.pins != Pins::default());
-        let lane = &self.lanes[self.index(self.current?)?];
-        (!pinned).then(|| (lane.estimate.min_rtt(), lane.estimate.rate()))
+        let estimate = &self.lanes[self.index(self.current?)?].estimate;
+        let alone = self.lanes.len() == 1;
+        (!pinned).then(|| Far { rtt: estimate.min_rtt(), rate: estimate.rate(), alone })
     }
 
     /// The number of an up lane.

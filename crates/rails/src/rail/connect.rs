@@ -16,7 +16,7 @@ use crate::keys::LinkKeys;
 use polyrail_core::cost::RailCosts;
 use polyrail_core::proto::Route;
 use polyrail_core::session::Over;
-use polyrail_core::wire::offer::MemoryProbe;
+use polyrail_core::wire::offer::{self, MemoryProbe};
 use polyrail_core::wire::{Address, HostId, Key, Offer, PeerId};
 use std::any::Any;
 use std::io;
@@ -156,6 +156,11 @@ pub trait Connector {
     /// Where a peer may be reached, the best first.
     fn destinations(&self, _peer: &Sought<'_>) -> Vec<Destination> {
         Vec::new()
+    }
+
+    /// Whether a peer with these interfaces is of another site, to which this rail alone leads.
+    fn leads_alone(&self, _theirs: &[offer::Interface]) -> bool {
+        false
     }
 
     /// How its links are reliable and fair at first, where that is this rail's to say.

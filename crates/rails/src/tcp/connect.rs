@@ -12,7 +12,7 @@ use crate::sockets::listen::Listeners;
 use polyrail_core::cost::RailCosts;
 use polyrail_core::frame::MAX_PAYLOAD;
 use polyrail_core::session::Over;
-use polyrail_core::wire::Key;
+use polyrail_core::wire::{Key, offer};
 use std::io;
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -61,6 +61,10 @@ impl Connector for TcpRail {
 
     fn ways(&self, _theirs: &[u8]) -> Ways {
         Ways::Interfaces
+    }
+
+    fn leads_alone(&self, theirs: &[offer::Interface]) -> bool {
+        self.side.beyond(theirs).is_some_and(|(_, way)| !way.or_direct)
     }
 
     fn destination(&self, over: &Over, peer: &Sought<'_>, _theirs: &[u8]) -> Option<Destination> {
@@ -134,10 +138,15 @@ impl Side {
         }
     }
 
+    /// The first of a peer's addresses to which the gateway leads.
+    fn beyond(&self, theirs: &[offer::Interface]) -> Option<(IpAddr, &relay::Way)> {
+        let nets = theirs.iter().flat_map(|one| &one.nets);
+        nets.map(|net| net.ip()).find_map(|ip| Some((ip, self.way_to(ip)?)))
+    }
+
     /// Where the peer is, if at another site, and how far: the connection itself only leads to a gateway.
     fn far(&self, agreed: &Agreed<'_>) -> Option<(IpAddr, u32)> {
-        let nets = agreed.offer.interfaces().iter().flat_map(|one| &one.nets);
-        let (ip, way) = nets.map(|net| net.ip()).find_map(|ip| Some((ip, self.way_to(ip)?)))?;
+        let (ip, way) = self.beyond(agreed.offer.interfaces())?;
         // who is called, too, sees by this alone that the connection comes from a gateway: its end is near
         let near = sys::info(agreed.connection.as_raw_fd())?.rtt;
         (near < way.round_trip_us / 2).then_some((ip, way.round_trip_us))

@@ -148,6 +148,13 @@ impl Wireup {
                 rails.connector(rail).destinations(&peer).into_iter().map(|destination| (rail, destination)),
             );
         }
+        // another site is reached by its gateway alone, unless that rail itself knows of more
+        let relayed = |one: &Destination| matches!(one, Destination::Relayed { .. });
+        if let Some(by) = all.iter().find(|(_, one)| relayed(one)).map(|(by, _)| *by)
+            && all.iter().all(|(rail, one)| *rail != by || relayed(one))
+        {
+            all.retain(|(_, one)| relayed(one));
+        }
         all.reverse();
         all
     }

@@ -116,7 +116,10 @@ impl Worker {
     fn planner(&mut self, far: Arc<[Interface]>, reached: &[(RailId, Vec<u8>)], most: usize) -> Planner {
         let (mut between, mut places) = (Vec::new(), Vec::new());
         let stand_in = self.stand_in(reached);
-        for (rail, theirs) in reached.iter().filter(|(rail, _)| Some(*rail) != stand_in) {
+        let mut rails = reached.iter().map(|(rail, _)| *rail);
+        let alone = rails.find(|rail| self.rails.connector(*rail).leads_alone(&far));
+        let used = |rail: RailId| Some(rail) != stand_in && alone.is_none_or(|alone| alone == rail);
+        for (rail, theirs) in reached.iter().filter(|(rail, _)| used(*rail)) {
             let Some(transport) = rail.transport() else { continue };
             match self.rails.connector(*rail).ways(theirs) {
                 Ways::Interfaces => between.push(transport),
@@ -371,7 +374,7 @@ impl Worker {
     fn reach_far(&mut self, peer: PeerIdx) {
         let info = &self.core.peers[peer.0 as usize];
         if let (None, Some(lanes), Some(why)) = (self.config.tcp_eager, &info.lanes, &info.explanation) {
-            let far = lanes.session.reach().map_or(0, |(rtt, rate)| why.far_eager(rtt, rate));
+            let far = lanes.session.reach().map_or(0, |far| why.far_eager(far));
             self.core.engine.set_far_eager(peer, far);
         }
     }
