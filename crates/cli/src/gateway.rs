@@ -13,7 +13,7 @@ use std::time::Duration;
 use polyrail_gateway::Error;
 use polyrail_gateway::config::{self, Config};
 use polyrail_gateway::net::Network;
-use polyrail_gateway::run::Gateway;
+use polyrail_gateway::run::{Gateway, Signals};
 use polyrail_gateway::site::{self, Identity, Token};
 use polyrail_rails::relay;
 use serde_json::Value;
@@ -118,15 +118,19 @@ pub fn usual_path() -> Option<PathBuf> {
 
 fn run(path: &Path) -> Result<(), Error> {
     let config = Config::read(path)?;
-    let (stop, told) = UnixStream::pair().map_err(|why| rule(format!("cannot wait for signals: {why}")))?;
-    for signal in [signals::INT, signals::TERM] {
-        let told = told.try_clone().map_err(|why| rule(format!("cannot wait for signals: {why}")))?;
-        signal_hook::low_level::pipe::register(signal, told)
-            .map_err(|why| rule(format!("cannot wait for signals: {why}")))?;
-    }
+    let failed = |why: io::Error| rule(format!("cannot wait for signals: {why}"));
+    let told_by = |by: &[i32]| {
+        let (ours, told) = UnixStream::pair().map_err(failed)?;
+        for signal in by {
+            let told = told.try_clone().map_err(failed)?;
+            signal_hook::low_level::pipe::register(*signal, told).map_err(failed)?;
+        }
+        Ok::<_, Error>(OwnedFd::from(ours))
+    };
+    let told = Signals { stop: told_by(&[signals::INT, signals::TERM])?, reload: told_by(&[signals::HUP])? };
     let site = config.file.site.clone();
     let say = Box::new(|what: &str| tell!("polyrail gateway: {what}"));
-    let gateway = Gateway::open(&config, OwnedFd::from(stop), say)?;
+    let gateway = Gateway::open(&config, told, say)?;
     let places: Vec<String> = gateway.places().iter().map(SocketAddr::to_string).collect();
     tell!("polyrail gateway: site {site}; programs call it at {}", places.join(", "));
     gateway.run()
@@ -269,6 +273,45 @@ fn show(path: &Path, wanted: &Status) -> Result<(), Error> {
         row.extend(["asked", "joined", "refused", "reset", "losses"].map(|of| number(&site[of]).to_string()));
         rows.push(row);
     }
-    output::print(&format!("{}{reasons}", table::aligned(rows.into_iter())));
+    let shares = shares(&status);
+    let shares =
+        if shares.len() > 1 { format!("\n{}", table::aligned(shares.into_iter())) } else { String::new() };
+    output::print(&format!("{}{reasons}{shares}", table::aligned(rows.into_iter())));
     Ok(())
+}
+
+/// How the streams of each site share the session to it, where the file says something of that: a heading, and rows.
+fn shares(status: &Value) -> Vec<Vec<String>> {
+    let rate = |value: &Value| match value.as_u64() {
+        Some(bits) => format!("{} Mb/s", bits as f64 / 1e6),
+        None => "-".to_owned(),
+    };
+    let word = |value: &Value| value.as_str().unwrap_or("").to_owned();
+    let mut rows =
+        vec![["SITE", "CLASS", "WAITING", "SENT", "LIMIT", "RESERVED"].map(str::to_owned).to_vec()];
+    for site in status["sites"].as_array().into_iter().flatten() {
+        let classes = site["classes"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if !site["limit"].is_null() {
+            rows.push(
+                [
+                    word(&site["site"]),
+                    "all".into(),
+                    String::new(),
+                    String::new(),
+                    rate(&site["limit"]),
+                    "-".into(),
+                ]
+                .to_vec(),
+            );
+        }
+        for class in classes.iter().filter(|_| classes.len() > 1) {
+            let number = |of: &str| class[of].as_u64().unwrap_or(0);
+            let (waiting, sent) = (number("waiting").to_string(), bytes(number("sent")));
+            let limits = [rate(&class["limit"]), rate(&class["reserve"])];
+            rows.push(
+                [vec![word(&site["site"]), word(&class["class"]), waiting, sent], limits.to_vec()].concat(),
+            );
+        }
+    }
+    rows
 }

@@ -17,6 +17,8 @@ use signal_hook::low_level::siginfo::Cause;
 pub const USR1: i32 = libc::SIGUSR1;
 /// Interrupt from the terminal.
 pub const INT: i32 = libc::SIGINT;
+/// A terminal went; or: read what may have changed.
+pub const HUP: i32 = libc::SIGHUP;
 /// The polite end.
 pub const TERM: i32 = libc::SIGTERM;
 

@@ -381,6 +381,57 @@ fn who_does_not_read_holds_up_nobody_else_and_costs_little() {
     assert_eq!(all.len() as u64, sent);
 }
 
+/// What is said of classes holds from the next word on, for streams that there are, too; a file that cannot be read changes nothing.
+#[test]
+fn limits_are_taken_without_a_restart() {
+    const LEN: usize = 3_000_000;
+    let sites = Sites::started();
+    let (listener, at) = sites.listener();
+    let mut east = sites.dial(at).unwrap();
+    let (mut west, _) = listener.accept().unwrap();
+    let path = sites.east.directory.join("site.toml");
+    let before = std::fs::read_to_string(&path).unwrap();
+    let classes = |limit: &str| {
+        format!("{before}\n[[class]]\nname = \"slow\"\nports = [{}]\nlimit = \"{limit}\"\n", at.port())
+    };
+    let renew = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let pid = sites.east.process.as_ref().unwrap().id().to_string();
+        assert!(output(Command::new("kill").args(["-HUP", &pid])).status.success());
+    };
+    // its command reads the file, too
+    let page = |path: &str| String::from_utf8(relay::page(sites.east.at, path, PATIENCE).unwrap()).unwrap();
+    let class = || serde_json::from_str::<Value>(&page("/status")).unwrap()["sites"][0]["classes"][0].clone();
+    assert_eq!(class()["class"], "rest");
+    renew(&classes("16M"));
+    until("the class is there", || class()["class"] == "slow" && class()["limit"] == 16_000_000);
+    let sent = bytes(3, LEN);
+    let begun = Instant::now();
+    let writer = thread::spawn(move || {
+        east.write_all(&sent).unwrap();
+        (east, sent)
+    });
+    let mut got = vec![0; LEN];
+    west.set_read_timeout(Some(PATIENCE)).unwrap();
+    west.read_exact(&mut got).unwrap();
+    let (mut east, sent) = writer.join().unwrap();
+    assert!(got == sent);
+    // at 2 MB/s, but for what may go at once: it may be slower, where much else is done
+    assert!(begun.elapsed() > Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(class()["sent"].as_u64() >= Some(LEN as u64), "{}", class());
+    renew("site = \"east");
+    until("all stays as it was", || class()["limit"] == 16_000_000);
+    renew(&classes("2G").replace("listen = [", "listen = [\"127.0.0.1:1\", "));
+    until("the limit is another", || class()["limit"] == 2_000_000_000);
+    let page = String::from_utf8(relay::page(sites.east.at, "/metrics", PATIENCE).unwrap()).unwrap();
+    assert!(
+        page.contains("polyrail_gateway_class_sent_bytes_total{site=\"west\",class=\"slow\"} "),
+        "{page}"
+    );
+    east.write_all(b"on").unwrap();
+    west.read_exact(&mut [0; 2]).unwrap();
+}
+
 #[test]
 fn strangers_get_nowhere() {
     let sites = Sites::started();

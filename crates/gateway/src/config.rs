@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::classes::{self, Class, Rate};
 use crate::error::Error;
 use crate::net::Network;
 use crate::site;
@@ -34,6 +35,8 @@ pub struct Other {
     /// While it cannot be reached.
     #[serde(default)]
     pub when_down: WhenDown,
+    /// How much is sent to it, at most.
+    pub limit: Option<Rate>,
     /// Where this gateway waits for it, if it dials: else `port` of the file, which is for the first.
     pub port: Option<u16>,
 }
@@ -57,6 +60,9 @@ pub struct File {
     /// Where others can dial it, host and port.
     #[serde(default)]
     pub reached_at: Vec<String>,
+    /// Which streams belong together, and how they share what there is.
+    #[serde(default, rename = "class")]
+    pub classes: Vec<Class>,
     /// What is said of single other sites.
     #[serde(default)]
     pub to: BTreeMap<String, Other>,
@@ -132,6 +138,7 @@ fn parse(text: &str) -> Result<File, String> {
     if !file.reached_at.is_empty() && file.port.is_none() {
         return Err("reached_at says where others dial, but no port says where this gateway waits".into());
     }
+    classes::check(&file.classes)?;
     for (name, other) in &file.to {
         site::check_name(name)?;
         for (seen, real) in &other.seen_as {
@@ -145,6 +152,33 @@ fn parse(text: &str) -> Result<File, String> {
 }
 
 impl File {
+    /// The file as it is after it was read anew, and what of the new one cannot be taken without a restart.
+    pub fn renewed(&self, mut new: Self) -> (Self, Vec<&'static str>) {
+        let mut kept = Vec::new();
+        let mut keep = |what: &'static str, differs: bool| {
+            if differs {
+                kept.push(what);
+            }
+        };
+        keep("site", self.site != new.site);
+        keep("networks", self.networks != new.networks);
+        keep("listen", self.listen != new.listen);
+        keep("port", self.port != new.port);
+        keep("reached_at", self.reached_at != new.reached_at);
+        let port = |file: &Self, site: &String| file.to.get(site).and_then(|other| other.port);
+        let sites = || self.to.keys().chain(new.to.keys());
+        keep("port of a site", sites().any(|site| port(self, site) != port(&new, site)));
+        new.site.clone_from(&self.site);
+        new.networks.clone_from(&self.networks);
+        new.listen.clone_from(&self.listen);
+        new.reached_at.clone_from(&self.reached_at);
+        new.port = self.port;
+        for (site, other) in &mut new.to {
+            other.port = port(self, site);
+        }
+        (new, kept)
+    }
+
     /// Whether programs at this address may call the gateway.
     pub fn lets_call(&self, ip: IpAddr) -> bool {
         crate::net::plain(ip).is_loopback()
@@ -229,6 +263,8 @@ mod tests {
             ("10.200.0.0/16", "10.200.0.0/24", "same size"),
             ("\"direct\"", "\"maybe\"", "unknown variant"),
             ("listen", "port = 0\nlisten", "port 0"),
+            ("when_down", "limit = \"8 bits\"\nwhen_down", "no rate"),
+            ("[to.west]", "[[class]]\nname = \"rest\"\n[to.west]", "another of that name"),
             ("listen", "reached_at = [\"gw:7400\"]\nlisten", "no port"),
             ("listen", "port = 1\nreached_at = [\"gw\"]\nlisten", "no host and port"),
         ] {

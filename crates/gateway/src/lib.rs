@@ -9,6 +9,7 @@
 //! | [`net`] | networks, and whom a connection is wanted with |
 //! | [`wire`] | messages between gateways (docs/wire-gateway.md) |
 //! | [`flow`] | the two directions of a stream: order, room |
+//! | [`classes`] | which streams go first, and how fast |
 //! | [`call`] | what programs say to their gateway: SOCKS 5, and requests to see how it is |
 //! | [`site`] | who a site is, and whom it trusts |
 //! | [`config`] | the file of a gateway |
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod call;
+pub mod classes;
 pub mod config;
 pub mod error;
 pub mod flow;

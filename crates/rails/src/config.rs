@@ -7,7 +7,7 @@ mod pins;
 pub use faults::Faults;
 pub use file::File;
 pub use file::users_directory;
-pub use pins::{Caps, Names};
+pub use pins::{Caps, Names, bits};
 
 use crate::error::Error;
 use crate::events::LogTo;

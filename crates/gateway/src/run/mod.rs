@@ -99,6 +99,14 @@ struct Caller {
     greeted: bool,
 }
 
+/// What is readable once somebody tells a gateway something.
+pub struct Signals {
+    /// It is to end.
+    pub stop: OwnedFd,
+    /// It is to read its file anew.
+    pub reload: OwnedFd,
+}
+
 /// A gateway.
 pub struct Gateway {
     file: File,
@@ -116,6 +124,7 @@ pub struct Gateway {
     trunks: Vec<Trunk>,
     most: usize,
     began: Instant,
+    signals: Signals,
     say: Box<dyn Fn(&str)>,
 }
 
@@ -140,7 +149,7 @@ impl Gateway {
     ///
     /// # Errors
     /// What its files say cannot be, or a port is not to be had.
-    pub fn open(config: &Config, stop: OwnedFd, say: Box<dyn Fn(&str)>) -> Result<Self, Error> {
+    pub fn open(config: &Config, signals: Signals, say: Box<dyn Fn(&str)>) -> Result<Self, Error> {
         let identity = Identity::read(&config::key_path(&config.path))?;
         let file = config.file.clone();
         let trusted = site::trusted(&config::trusted_path(&config.path))?;
@@ -154,10 +163,10 @@ impl Gateway {
         }
         let poll = Poll::new().map_err(|why| Error::system("waiting for sockets", why))?;
         let waker = || poll.waker().map_err(|why| Error::system("waiting for sockets", why));
-        poll.set(stop.as_fd(), Token::Stop, None, Some((true, false)))
-            .map_err(|why| Error::system("waiting for signals", why))?;
-        // it is waited for as long as the process runs
-        std::mem::forget(stop);
+        for (fd, token) in [(&signals.stop, Token::Stop), (&signals.reload, Token::Reload)] {
+            poll.set(fd.as_fd(), token, None, Some((true, false)))
+                .map_err(|why| Error::system("waiting for signals", why))?;
+        }
         let ours =
             site::Token { site: file.site.clone(), key: identity.public(), dial: file.reached_at.clone() };
         let mut trunks = Vec::new();
@@ -183,7 +192,7 @@ impl Gateway {
             let listener = if let End::Waits(_) = end { ours.key } else { other.key };
             free += u16::from(matches!(end, End::Waits(_)) && own.is_none());
             let key = identity.key_with(&other, &listener)?;
-            trunks.push(Trunk::new(trunks.len(), other, key, end));
+            trunks.push(Trunk::new(trunks.len(), other, key, end, &file));
         }
         let mut gateway = Self {
             hello: Hello { site: file.site.clone(), networks: file.networks.clone() },
@@ -198,6 +207,7 @@ impl Gateway {
             trunks,
             most: descriptors().saturating_sub(DESCRIPTORS).max(16) as usize,
             began: Instant::now(),
+            signals,
             file,
             poll,
             say,
@@ -347,6 +357,7 @@ impl Gateway {
                         self.trunks.iter_mut().for_each(|trunk| trunk.end("it was told to end", until));
                         return Ok(());
                     }
+                    Token::Reload => self.renew(),
                     // the work is done above
                     Token::Trunk(_) | Token::Wake => {}
                 }
@@ -362,6 +373,32 @@ impl Gateway {
                 };
             }
             self.throw_out();
+        }
+    }
+
+    /// Reads the file anew. One that cannot be read changes nothing.
+    fn renew(&mut self) {
+        let mut sink = [0; 64];
+        while matches!(
+            rustix::net::recv(&self.signals.reload, &mut sink, RecvFlags::DONTWAIT),
+            Ok((1.., _)) | Err(Errno::INTR)
+        ) {}
+        let new = match Config::read(&self.path) {
+            Ok(config) => config.file,
+            Err(why) => return (self.say)(&format!("the file is not taken, all stays as it was: {why}")),
+        };
+        let (file, kept) = self.file.renewed(new);
+        self.file = file;
+        self.each_trunk(|trunk, around| {
+            trunk.renew(around);
+            trunk.fresh = true;
+        });
+        (self.say)("the file was read anew");
+        if !kept.is_empty() {
+            (self.say)(&format!(
+                "what it says of {} is taken when the gateway is started anew",
+                kept.join(", ")
+            ));
         }
     }
 
@@ -512,7 +549,7 @@ impl Gateway {
         let from = SocketAddr::new(plain(caller.from.ip()), caller.from.port());
         let wish = Wish { to, from: (!from.ip().is_loopback() || self.is_ours(from)).then_some(from) };
         let Caller { socket, .. } = caller;
-        if let Some(Err(socket)) = self.one_trunk(number, |trunk, _| trunk.call(socket, wish)) {
+        if let Some(Err(socket)) = self.one_trunk(number, |trunk, around| trunk.call(socket, wish, around)) {
             refuse(&socket, Reason::Down);
         }
     }

@@ -20,6 +20,8 @@ pub enum Token {
     Stream(usize, u64),
     /// What ends the gateway.
     Stop,
+    /// What has it read its file anew.
+    Reload,
     /// Something was found out by a thread.
     Wake,
 }
@@ -35,7 +37,8 @@ impl Token {
             Self::Trunk(trunk) => 2 << 60 | trunk as u64,
             Self::Stream(trunk, stream) => 3 << 60 | (trunk as u64) << 48 | stream & NUMBER,
             Self::Stop => 4 << 60,
-            Self::Wake => 5 << 60,
+            Self::Reload => 5 << 60,
+            Self::Wake => 6 << 60,
         }
     }
 
@@ -47,6 +50,7 @@ impl Token {
             2 => Self::Trunk(number as usize),
             3 => Self::Stream((data >> 48 & 0xfff) as usize, number),
             4 => Self::Stop,
+            5 => Self::Reload,
             _ => Self::Wake,
         }
     }
@@ -154,6 +158,7 @@ mod tests {
             Token::Trunk(4),
             Token::Stream(11, 1 << 47 | 5),
             Token::Stop,
+            Token::Reload,
             Token::Wake,
         ];
         for token in all {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Gateway;
 use super::trunk::{Counts, End, Trunk};
 use crate::call;
+use crate::classes;
 use crate::config::WhenDown;
 use crate::net::Network;
 
@@ -35,6 +36,10 @@ pub struct Site {
     pub to_send: usize,
     /// Bytes that programs here are slow to take.
     pub to_give: u64,
+    /// Bits per second that are sent to it, at most.
+    pub limit: Option<u64>,
+    /// What its classes of streams do.
+    pub classes: Vec<classes::Shown>,
     /// What happened.
     #[serde(flatten)]
     pub counts: Counts,
@@ -88,6 +93,8 @@ fn site(trunk: &Trunk, now: Instant) -> Site {
         streams: trunk.streams(),
         to_send,
         to_give,
+        limit: trunk.shares().limit(),
+        classes: trunk.shares().shown(),
         counts: trunk.counts,
     }
 }
@@ -140,6 +147,24 @@ fn metrics(status: &Status) -> String {
             writeln!(text, "# HELP polyrail_gateway_{name} {help}\n# TYPE polyrail_gateway_{name} {kind}");
         for site in &status.sites {
             let _ = writeln!(text, "polyrail_gateway_{name}{{site=\"{}\"}} {}", site.site, value(site));
+        }
+    }
+    type OfClass = fn(&classes::Shown) -> u64;
+    let of_classes: [(&str, &str, &str, OfClass); 2] = [
+        ("class_sent_bytes_total", "counter", "Bytes of a class sent to the other site.", |class| class.sent),
+        ("class_waiting", "gauge", "Connections of a class that have something to send.", |class| {
+            class.waiting as u64
+        }),
+    ];
+    for (name, kind, help, value) in of_classes {
+        let _ =
+            writeln!(text, "# HELP polyrail_gateway_{name} {help}\n# TYPE polyrail_gateway_{name} {kind}");
+        for (site, class) in
+            status.sites.iter().flat_map(|site| site.classes.iter().map(move |one| (site, one)))
+        {
+            let (site, of) = (&site.site, &class.class);
+            let _ =
+                writeln!(text, "polyrail_gateway_{name}{{site=\"{site}\",class=\"{of}\"}} {}", value(class));
         }
     }
     text

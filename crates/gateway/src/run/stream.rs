@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, sockopt};
 
 use super::poll::{Poll, Token};
+use crate::classes::Called;
 use crate::flow::{Incoming, Outgoing, Piece};
 use crate::wire::{HEAD, Reason};
 
@@ -91,6 +92,9 @@ pub struct Stream {
     pub incoming: Incoming<Received>,
     /// Told to the program before any bytes of the stream's.
     told: VecDeque<Received>,
+    /// Whom it calls, and its class by that.
+    pub called: Called,
+    pub class: usize,
     /// It waits its turn to be read.
     pub queued: bool,
     /// It was read to its end.
@@ -108,7 +112,13 @@ fn best_effort<T>(_: rustix::io::Result<T>) {}
 
 impl Stream {
     /// One of this socket.
-    pub fn new(socket: OwnedFd, token: Token, phase: Phase, (out, room): (u64, u64)) -> Self {
+    pub fn new(
+        socket: OwnedFd,
+        token: Token,
+        phase: Phase,
+        (out, room): (u64, u64),
+        (called, class): (Called, usize),
+    ) -> Self {
         best_effort(sockopt::set_tcp_nodelay(&socket, true));
         best_effort(sockopt::set_socket_keepalive(&socket, true));
         best_effort(sockopt::set_tcp_keepidle(&socket, SILENCE));
@@ -124,6 +134,8 @@ impl Stream {
             out: Outgoing::new(out),
             incoming: Incoming::new(room),
             told: VecDeque::new(),
+            called,
+            class,
             queued: false,
             read_ended: false,
             write_ended: false,

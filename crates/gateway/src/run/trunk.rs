@@ -16,6 +16,7 @@ use polyrail_rails::{Issued, Refused, named};
 use super::Around;
 use super::poll::Token;
 use super::stream::{Phase, Received, Stream};
+use crate::classes::{Kind, Shares};
 use crate::config::{self, Way};
 use crate::error::Error;
 use crate::flow::Broken;
@@ -120,8 +121,8 @@ pub struct Trunk {
     spare: Vec<Arc<[u8]>>,
     /// For what comes.
     spare_in: Vec<Vec<u8>>,
-    little: VecDeque<u64>,
-    bulk: VecDeque<u64>,
+    /// Whose turn it is to be read.
+    shares: Shares,
     turns: u32,
     touched: Vec<u64>,
     held: u64,
@@ -152,7 +153,8 @@ impl From<Broken> for Over {
 
 impl Trunk {
     /// The one to a site, whose key with it this is.
-    pub fn new(number: usize, other: site::Token, key: Key, end: End) -> Self {
+    pub fn new(number: usize, other: site::Token, key: Key, end: End, file: &config::File) -> Self {
+        let shares = streams::shares(file, &other.site, Instant::now());
         let next = u64::from(matches!(end, End::Waits(_)));
         Self {
             number,
@@ -177,8 +179,7 @@ impl Trunk {
             under_way: 0,
             spare: Vec::new(),
             spare_in: Vec::new(),
-            little: VecDeque::new(),
-            bulk: VecDeque::new(),
+            shares,
             turns: 0,
             touched: Vec::new(),
             held: 0,
@@ -260,6 +261,11 @@ impl Trunk {
             .values()
             .find_map(|stream| stream.behind.filter(|(ours, _)| *ours == near))
             .map(|(_, from)| from)
+    }
+
+    /// What the classes of its streams do.
+    pub fn shares(&self) -> &Shares {
+        &self.shares
     }
 
     /// The endpoint and the peer, for who wants to show them.
@@ -440,7 +446,9 @@ impl Trunk {
         (self.peer, self.deadline) = (Some(from), None);
         (self.since, self.retry) = (Some(around.now), RETRY.0);
         self.heard = around.now;
-        self.warm = (WARM.0, around.now + WARM.1);
+        // who may not send more than so much is not to find out how much more there is
+        let warm = if self.shares.limit().is_none() { WARM.0 } else { 0 };
+        self.warm = (warm, around.now + WARM.1);
         if let Some(mailbox) = self.mailbox.as_mut().filter(|_| waits) {
             // nothing comes by it but the end
             mailbox.recv(Some(from), TAG + 1, Vec::new());
@@ -479,14 +487,14 @@ impl Trunk {
                 }
             }
             let bulk_first = self.turns >= LITTLE_TURNS && self.under_way < FULL;
-            let id = match (bulk_first, self.under_way) {
-                _ if !self.is_up() => None,
-                (true, _) => self.bulk.pop_front().or_else(|| self.little.pop_front()),
-                (false, ..FULL) => self.little.pop_front().or_else(|| self.bulk.pop_front()),
-                (false, waits) if waits < 2 * FULL => self.little.pop_front(),
-                _ => None,
+            let kinds: &[Kind] = match (bulk_first, self.under_way) {
+                _ if !self.is_up() => &[],
+                (true, _) => &[Kind::Bulk, Kind::Little],
+                (false, ..FULL) => &[Kind::Little, Kind::Bulk],
+                (false, waits) if waits < 2 * FULL => &[Kind::Little],
+                _ => &[],
             };
-            let Some(id) = id else { return self.warm_up() };
+            let Some(id) = self.shares.next(around.now, kinds) else { return self.warm_up() };
             self.turns = if bulk_first { 0 } else { self.turns + 1 };
             // what it has to say besides is sent before the next one's turn
             self.read(id, around)?;
@@ -548,7 +556,9 @@ impl Trunk {
     /// When it wants to be looked at again; at once: there is something to do.
     pub fn arm(&mut self) -> Option<Instant> {
         let warming = (self.is_up() && self.warm.0 > 0).then(|| Instant::now() + WARMING);
-        let due = self.due().into_iter().chain(warming).min();
+        // what a limit holds back
+        let held = self.shares.due(Instant::now()).filter(|_| self.is_up() && self.under_way < FULL);
+        let due = self.due().into_iter().chain(warming).chain(held).min();
         let sleeps = self.mailbox.as_mut().is_none_or(Mailbox::arm);
         if sleeps { due } else { Some(Instant::now()) }
     }
@@ -597,8 +607,7 @@ impl Trunk {
             }
         }
         self.looked_up.clear();
-        self.little.clear();
-        self.bulk.clear();
+        self.shares.clear();
         self.outbox.clear();
         self.epoch += 1;
         // it is not to go on with what is over here, and may know why; of one that is not there nothing is waited for

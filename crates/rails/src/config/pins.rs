@@ -81,7 +81,7 @@ impl Caps {
 }
 
 /// Bits per second, with K, M or G for powers of 1000. At least 8000, so that something moves.
-fn bits(text: &str) -> Option<u64> {
+pub fn bits(text: &str) -> Option<u64> {
     let text = text.trim();
     let (digits, unit) = match text.chars().last()?.to_ascii_uppercase() {
         'K' => (&text[..text.len() - 1], 1_000),

@@ -3,11 +3,14 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::{End, HELD_MUCH, LITTLE, Over, READ, SPARE, STREAMS, Trunk, WAITING};
+use crate::classes::{self, Called, Kind, Shares};
+use crate::config::File;
 use crate::run::lookup::Found;
 use crate::run::poll::{Ready, Token};
 use crate::run::stream::{Got, Phase, Received, Stream, reason};
@@ -124,24 +127,33 @@ impl Trunk {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(why) => return Err(reason(why)),
         }
-        self.add(id, socket, Phase::Joining, room);
+        self.add(id, socket, (Phase::Joining, room), Called { ip: Some(at.ip()), port: at.port() }, around);
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.behind = stream.near().zip(from);
         }
         Ok(())
     }
 
-    fn add(&mut self, id: u64, socket: OwnedFd, phase: Phase, out: u64) -> u64 {
+    fn add(
+        &mut self,
+        id: u64,
+        socket: OwnedFd,
+        (phase, out): (Phase, u64),
+        called: Called,
+        around: &Around,
+    ) -> u64 {
         let scarce = self.held > HELD_MUCH || self.streams.len() > STREAMS.0;
         let room = if scarce { flow::ROOM_SCARCE } else { flow::ROOM };
-        let stream = Stream::new(socket, Token::Stream(self.number, id), phase, (out, room));
+        let class = classes::class_of(&around.file.classes, &self.other.site, called);
+        let token = Token::Stream(self.number, id);
+        let stream = Stream::new(socket, token, phase, (out, room), (called, class));
         self.streams.insert(id, stream);
         self.touched.push(id);
         room
     }
 
     /// A program here wants to be connected with something there. Its socket is given back where that cannot be.
-    pub fn call(&mut self, socket: OwnedFd, wish: Wish) -> Result<(), OwnedFd> {
+    pub fn call(&mut self, socket: OwnedFd, wish: Wish, around: &Around) -> Result<(), OwnedFd> {
         self.counts.asked += 1;
         if !self.is_up() || self.outbox.len() > WAITING.0 {
             self.counts.refused += 1;
@@ -149,7 +161,11 @@ impl Trunk {
         }
         let id = self.next;
         self.next += 2;
-        let room = self.add(id, socket, Phase::Asked, 0);
+        let called = match &wish.to {
+            net::Target::At(at) => Called { ip: Some(at.ip()), port: at.port() },
+            net::Target::Named(_, port) => Called { ip: None, port: *port },
+        };
+        let room = self.add(id, socket, (Phase::Asked, 0), called, around);
         self.send_message(&Message::Open { stream: id, room, wish });
         Ok(())
     }
@@ -258,7 +274,7 @@ impl Trunk {
                 let (reads, writes) = (stream.can_be_read(), stream.is_stuck());
                 if (ready.readable || ready.over) && reads && !stream.queued {
                     stream.queued = true;
-                    self.little.push_back(id);
+                    self.shares.push(stream.class, Kind::Little, id);
                 }
                 if (ready.writable || ready.over) && writes {
                     self.write(id, around);
@@ -292,13 +308,14 @@ impl Trunk {
             Got::Bytes(got) => {
                 wire::data_head(head, id, stream.out.send(got));
                 self.counts.sent += got as u64;
+                self.shares.sent(stream.class, got);
                 if stream.can_be_read() && got == room.len() {
                     // there is probably more
                     stream.queued = true;
-                    self.bulk.push_back(id);
+                    self.shares.push(stream.class, Kind::Bulk, id);
                 } else if stream.can_be_read() && got > LITTLE {
                     stream.queued = true;
-                    self.little.push_back(id);
+                    self.shares.push(stream.class, Kind::Little, id);
                 }
                 if let Some(bytes) = self.give(bytes, HEAD + got)? {
                     // not its whole length: as a message of its own length
@@ -324,6 +341,19 @@ impl Trunk {
         Ok(())
     }
 
+    /// The file was read anew: classes may be others, and streams of others.
+    pub fn renew(&mut self, around: &Around) {
+        let waiting = self.shares.take_all();
+        self.shares = shares(around.file, &self.other.site, around.now);
+        for stream in self.streams.values_mut() {
+            stream.class = classes::class_of(&around.file.classes, &self.other.site, stream.called);
+        }
+        for (kind, id) in waiting {
+            let class = self.streams.get(&id).map_or(0, |stream| stream.class);
+            self.shares.push(class, kind, id);
+        }
+    }
+
     /// Has the loop wait for what streams need now.
     pub(super) fn settle(&mut self, around: &Around) {
         for id in std::mem::take(&mut self.touched) {
@@ -332,4 +362,9 @@ impl Trunk {
             }
         }
     }
+}
+
+/// How the streams of a site share the session to it.
+pub(super) fn shares(file: &File, site: &str, now: Instant) -> Shares {
+    Shares::new(&file.classes, file.other(site).limit, now)
 }
