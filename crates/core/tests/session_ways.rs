@@ -164,3 +164,50 @@ fn that_a_lane_is_not_to_be_is_said_once() {
     let heard = session.decline(failed, true, &mut ToPeer { engine: &mut engine, peer });
     assert_eq!((heard, said(&mut engine, peer)), (Ok(()), vec![]));
 }
+
+/// Where it is said how many lanes there are to be between two interfaces, so many are opened, one after the other, and no more.
+#[test]
+fn as_many_lanes_as_are_wanted_are_opened_without_a_trial() {
+    let planner = Planner {
+        near: [interface(1, "10.0.1.1")].into(),
+        far: [interface(1, "10.0.1.2")].into(),
+        most: 16,
+        between: vec![Transport::TCP],
+        places: Vec::new(),
+    };
+    let mut session = Session::new(SessionId(1), Config { least: 3, ..Config::default() }, Some(planner));
+    let mut engine = Engine::new(proto::Config { window: 64, hash_seed: 1, bounds: Bounds::DEFAULT });
+    let peer = engine.add_peer();
+    let scheme = Scheme::Fragments;
+    engine.connected(peer, Route { eager_max: 64, fragment: 64, scheme, window: 64, immediate: false });
+    let end = |port: u16, ip: &str| format!("{ip}:{port}").parse().expect("a socket's address");
+    let mut wanted = vec![(None, 0)];
+    let mut opened = Vec::new();
+    for step in 0..2000 {
+        let now = step * 10_000_000;
+        let to = &mut ToPeer { engine: &mut engine, peer };
+        for (path, number) in std::mem::take(&mut wanted) {
+            let arrival = Arrival {
+                number,
+                link: u32::from(number),
+                transport: Transport::TCP,
+                path,
+                ends: Some((end(40_000 + number, "10.0.1.1"), end(7000, "10.0.1.2"))),
+                rtt: 0,
+                delivered: 0,
+                pins: Pins::default(),
+                in_order: true,
+            };
+            session.lane_up(now, arrival, to, &mut Idle::default());
+        }
+        session.tick(now, true, to, &mut Idle::default());
+        while let Some(action) = session.poll_action() {
+            if let Action::Open { path, number, .. } = action {
+                opened.push((step, number));
+                wanted.push((Some(path), number));
+            }
+        }
+    }
+    assert_eq!(session.lanes().len(), 3);
+    assert!(matches!(opened[..], [(first, _), (second, _)] if first < second), "{opened:?}");
+}

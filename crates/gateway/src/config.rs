@@ -12,6 +12,9 @@ use crate::error::Error;
 use crate::net::Network;
 use crate::site;
 
+/// Most connections of a session over one way.
+const CONNECTIONS: u8 = 16;
+
 /// What becomes of connections to another site while it cannot be reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -35,6 +38,8 @@ pub struct Other {
     /// While it cannot be reached.
     #[serde(default)]
     pub when_down: WhenDown,
+    /// How many connections the session to it has over each way, at least.
+    pub connections: Option<u8>,
     /// How much is sent to it, at most.
     pub limit: Option<Rate>,
     /// Where this gateway waits for it, if it dials: else `port` of the file, which is for the first.
@@ -141,6 +146,9 @@ fn parse(text: &str) -> Result<File, String> {
     classes::check(&file.classes)?;
     for (name, other) in &file.to {
         site::check_name(name)?;
+        if !(1..=CONNECTIONS).contains(&other.connections.unwrap_or(1)) {
+            return Err(format!("to.{name}: connections are 1 to {CONNECTIONS}"));
+        }
         for (seen, real) in &other.seen_as {
             let seen: Network = seen.parse()?;
             if !seen.is_as_large_as(real) {

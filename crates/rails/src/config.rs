@@ -86,6 +86,9 @@ pub struct Config {
     pub lanes: usize,
     /// Most of them between the same two interfaces.
     pub connections: usize,
+    /// How many of them are always there between the same two interfaces, whatever they bring; both sides say so. No setting of users': who carries the
+    /// connections of many is given the share of many where others are on their way, too.
+    pub connections_least: usize,
     /// How long a silent network is believed before the peer counts as gone.
     pub peer_timeout: Duration,
     /// Congestion control of TCP links; none: the system's.
@@ -133,6 +136,7 @@ impl Default for Config {
             encrypt: false,
             lanes: 16,
             connections: 16,
+            connections_least: 1,
             peer_timeout: Duration::from_secs(30),
             congestion: None,
             composition: None,

@@ -111,6 +111,8 @@ pub struct Config {
     pub stripe_min: u64,
     /// Most lanes between two interfaces; 1: never another beside one.
     pub connections: usize,
+    /// Lanes between two interfaces that are always there, whatever they bring: where others share the way, each is given a share.
+    pub least: usize,
     /// How long is measured at least before the next look at what gets through, in nanoseconds.
     pub slice: Time,
     /// All lanes together hold at least so much while there is more to send than they take, in bytes.
@@ -126,6 +128,7 @@ impl Default for Config {
             patience: 30 * S,
             stripe_min: 0,
             connections: MAX_LANES,
+            least: 1,
             slice: 20 * MS,
             fed: 16 << 10,
             stand_in: None,

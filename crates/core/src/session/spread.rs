@@ -10,12 +10,14 @@
 //! - A *rest*, by the side that sends: a lane beside others of its pair is given nothing for a while. If the sum does not fall by so
 //!   much, it ends: it shares its way with another, or its way is bad.
 //!
+//! Where it was said how many lanes there are to be at least ([`super::Config::least`]), so many are opened without a trial, and none of them rests.
+//!
 //! So lanes that share a way become one, those on bad ways make room for new draws, and where there is one way there is one lane. A
 //! lane that is to end is given nothing more, and ends when what it holds is through.
 
 use super::gauge::{Gauge, Mean, Pause, SETTLE, WINDOW};
 use super::lane::{Lane, Stand};
-use super::path::Path;
+use super::path::{Path, Way};
 use super::{Links, Session, Time, Traffic};
 use crate::lanes::MS;
 
@@ -152,6 +154,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     /// A look at what all lanes get through, and what follows from that.
     pub(super) fn spread_out(&mut self, now: Time, traffic: &mut impl Traffic, links: &mut impl Links<L>) {
         self.end_leaving(now, traffic, links);
+        self.open_least(now);
         if self.config.connections < 2 {
             return;
         }
@@ -265,8 +268,8 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         }
         let again = now >= self.spread.rests.next;
         let due = |lane: &Lane<L>| match lane.stand {
-            Stand::Unproven => self.beside(lane) > 1,
-            Stand::Proven => again && self.beside(lane) > 1,
+            Stand::Unproven => self.beside(lane) > self.config.least,
+            Stand::Proven => again && self.beside(lane) > self.config.least,
             _ => false,
         };
         let weakest = self.lanes.iter().enumerate().filter(|(_, lane)| due(lane));
@@ -342,6 +345,26 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         }
     }
 
+    /// Opens another lane where there are fewer than there are to be.
+    fn open_least(&mut self, now: Time) {
+        let opening = |path: &Path| path.is_further() && path.is_opening();
+        if self.config.least < 2 || self.spread.stage != Stage::Watch || self.paths.iter().any(opening) {
+            return;
+        }
+        let lacks = |at: &usize| self.going(self.paths[*at].way()) < self.config.least;
+        let at = self.pairs().find(lacks);
+        if let Some(at) = at.filter(|_| self.has_room(1)) {
+            let way = *self.paths[at].way();
+            self.open_further(now, way);
+        }
+    }
+
+    /// How many lanes go that way that are not to end.
+    fn going(&self, way: &Way) -> usize {
+        let its = |lane: &&Lane<L>| lane.path.is_some_and(|at| self.paths[at].way().is(way));
+        self.lanes.iter().filter(its).filter(|lane| !lane.is_leaving()).count()
+    }
+
     /// Begins a trial, whatever gets through: for simulations, in which it may happen at any time.
     pub(crate) fn try_another(&mut self, now: Time) {
         let pairs = self.pairs().count();
@@ -392,8 +415,9 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
 
     /// What a lane is that has just come to be by this path.
     pub(super) fn stand_of_new(&self, now: Time, path: Option<usize>) -> Stand {
-        let further = path.and_then(|at| self.paths.get(at)).is_some_and(Path::is_further);
-        match (further, self.spread.stage) {
+        let further = path.and_then(|at| self.paths.get(at)).filter(|path| path.is_further());
+        let wanted = further.is_some_and(|path| self.going(path.way()) < self.config.least);
+        match (further.is_some() && !wanted, self.spread.stage) {
             (false, _) => Stand::Unproven,
             (true, Stage::Trial(..)) => Stand::Trial,
             (true, _) => Stand::Leaving(now),

@@ -30,6 +30,8 @@ pub struct Site {
     pub port: Option<u16>,
     /// The rail of short messages.
     pub rail: Option<&'static str>,
+    /// Connections of the session.
+    pub lanes: usize,
     /// Streams that are open.
     pub streams: usize,
     /// Bytes that wait to leave.
@@ -90,6 +92,7 @@ fn site(trunk: &Trunk, now: Instant) -> Site {
         dials,
         port,
         rail: trunk.session().and_then(|(mailbox, peer)| Some(mailbox.worker().route(peer)?.0)),
+        lanes: trunk.session().map_or(0, |(mailbox, peer)| mailbox.worker().lanes(peer).len()),
         streams: trunk.streams(),
         to_send,
         to_give,

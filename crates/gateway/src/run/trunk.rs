@@ -210,7 +210,8 @@ impl Trunk {
     }
 
     fn open(&mut self, key: Option<Key>, port: u16, around: &Around) -> Result<(), Error> {
-        let settings = session(key, port)?;
+        let connections = around.file.other(&self.other.site).connections.unwrap_or(1);
+        let settings = session(key, port, connections.into())?;
         self.silence = SILENCE.max(settings.peer_timeout);
         let mut mailbox = Mailbox::open(settings)?;
         for _ in 0..RECEIVES {
@@ -667,12 +668,14 @@ impl Trunk {
 }
 
 /// Settings of the session's endpoint: those of the environment, but always encrypted, with this key, over networks alone.
-fn session(key: Option<Key>, port: u16) -> Result<polyrail_rails::Config, Error> {
+fn session(key: Option<Key>, port: u16, connections: usize) -> Result<polyrail_rails::Config, Error> {
     let mut config = polyrail_rails::Config::from_env()?;
     config.rails = config.rails.without(Reach::Host);
     config.encrypt = true;
     config.secret = polyrail_rails::config::SecretFile::None;
     (config.key, config.port, config.named) = (key, port, None);
+    config.connections_least = connections;
+    config.connections = config.connections.max(connections);
     config.window = config.window.max(WINDOW);
     config.sleep_after = None;
     // the other gateway is called directly

@@ -59,7 +59,7 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(socket: OwnedFd, leftover: &[u8], seal: Option<(Sealer, Opener)>) -> Self {
         let (sealer, opener) = seal.unzip();
-        let bbr = sys::bbr(socket.as_raw_fd()).is_some();
+        let bbr = sys::congestion(socket.as_raw_fd()).as_deref() == Some("bbr");
         let way = bbr.then(|| Box::new(Way { warmth: Some(Warmth::new(Instant::now())), ..Way::default() }));
         Self {
             socket,

@@ -167,11 +167,8 @@ pub(super) fn congestion(fd: RawFd) -> Option<String> {
     std::str::from_utf8(name).ok().filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
-/// What the kernel says of a connection that BBR controls (`TCP_CC_INFO`, `tcp_bbr_info` of linux/inet_diag.h); None if something else does.
+/// What the kernel says of a connection that BBR controls (`TCP_CC_INFO`, `tcp_bbr_info` of linux/inet_diag.h); None where it says nothing like that.
 pub(super) fn bbr(fd: RawFd) -> Option<Seen> {
-    if congestion(fd).as_deref() != Some("bbr") {
-        return None;
-    }
     let mut words = [0u32; 5];
     let mut len = size_of_val(&words) as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to `words`.

@@ -83,6 +83,7 @@ impl Worker {
             patience: nanos(self.config.peer_timeout),
             stripe_min: self.config.stripe_min as u64,
             connections: self.config.connections,
+            least: self.config.connections_least,
             stand_in: self.stand_in(&reached).and_then(RailId::transport),
             ..Config::default()
         };
