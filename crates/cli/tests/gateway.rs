@@ -7,6 +7,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,8 @@ struct Gateway {
     directory: PathBuf,
     at: SocketAddr,
     process: Option<Child>,
+    /// What it has said since it was started.
+    said: Arc<Mutex<Vec<String>>>,
 }
 
 /// Two sites. Each test has networks of its own.
@@ -58,7 +61,7 @@ fn text(bytes: &[u8]) -> String {
 
 impl Gateway {
     fn new(directory: PathBuf, ip: [u8; 4]) -> Self {
-        Self { directory, at: (ip, free_port()).into(), process: None }
+        Self { directory, at: (ip, free_port()).into(), process: None, said: Arc::default() }
     }
 
     fn command(&self, args: &[&str]) -> Command {
@@ -84,8 +87,19 @@ impl Gateway {
             }
         }
         // what it says further is shown where a test fails
-        thread::spawn(move || said.map_while(Result::ok).for_each(|line| println!("{line}")));
+        self.said = Arc::default();
+        let heard = self.said.clone();
+        thread::spawn(move || {
+            for line in said.map_while(Result::ok) {
+                println!("{line}");
+                heard.lock().unwrap().push(line);
+            }
+        });
         self.process = Some(child);
+    }
+
+    fn has_said(&self, what: &str) -> bool {
+        self.said.lock().unwrap().iter().any(|line| line.contains(what))
     }
 
     fn kill(&mut self) {
@@ -420,9 +434,11 @@ fn limits_are_taken_without_a_restart() {
     assert!(begun.elapsed() > Duration::from_secs(1), "{:?}", begun.elapsed());
     assert!(class()["sent"].as_u64() >= Some(LEN as u64), "{}", class());
     renew("site = \"east");
-    until("all stays as it was", || class()["limit"] == 16_000_000);
+    until("the file is not taken", || sites.east.has_said("the file is not taken"));
+    assert_eq!(class()["limit"], 16_000_000, "all stays as it was");
     renew(&classes("2G").replace("listen = [", "listen = [\"127.0.0.1:1\", "));
     until("the limit is another", || class()["limit"] == 2_000_000_000);
+    until("what is not taken is told", || sites.east.has_said("what it says of listen is taken when"));
     let page = String::from_utf8(relay::page(sites.east.at, "/metrics", PATIENCE).unwrap()).unwrap();
     assert!(
         page.contains("polyrail_gateway_class_sent_bytes_total{site=\"west\",class=\"slow\"} "),

@@ -20,6 +20,7 @@ const DEFAULT: Config = Config {
     patience: 30 * S,
     stripe_min: 0,
     connections: 16,
+    least: 1,
     slice: 20 * MS,
     fed: 16 << 10,
     stand_in: None,

@@ -115,6 +115,22 @@ pub fn check(classes: &[Class]) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether what is reserved for a site can be had within its limit.
+///
+/// # Errors
+/// A sentence.
+pub fn check_limit(classes: &[Class], site: &str, limit: Option<Rate>) -> Result<(), String> {
+    let for_it = |class: &&Class| class.sites.is_empty() || class.sites.iter().any(|one| one == site);
+    let reserved =
+        classes.iter().filter(for_it).filter_map(|class| class.reserve).map(|rate| u128::from(rate.0));
+    match limit {
+        Some(limit) if reserved.sum::<u128>() > u128::from(limit.0) => {
+            Err(format!("to.{site}: classes have more reserved than its limit of {limit}"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// What is of no class of the file.
 pub const REST: &str = "rest";
 
@@ -146,11 +162,10 @@ impl Bucket {
 
     fn fill(&mut self, now: Instant) {
         let more = u128::from(self.rate) * now.saturating_duration_since(self.at).as_nanos() / 1_000_000_000;
+        self.has = self.has.saturating_add(i64::try_from(more).unwrap_or(i64::MAX)).min(self.most());
         // what is less than a byte is not lost
-        if more > 0 {
-            self.has = self.has.saturating_add(i64::try_from(more).unwrap_or(i64::MAX)).min(self.most());
-            self.at = now;
-        }
+        let took = more * 1_000_000_000 / u128::from(self.rate);
+        self.at += Duration::from_nanos(u64::try_from(took).unwrap_or(u64::MAX));
     }
 
     fn is_full_enough(&self) -> bool {
@@ -208,7 +223,7 @@ pub struct Shown {
     pub class: String,
     /// Streams that have something to send.
     pub waiting: usize,
-    /// Bytes that were sent, since the file was read.
+    /// Bytes that were sent.
     pub sent: u64,
     /// Bits per second, at most.
     pub limit: Option<u64>,
@@ -223,8 +238,11 @@ pub struct Shares {
     queues: Vec<Queue>,
     /// Of all.
     limit: Option<Bucket>,
-    /// Whose turn it is.
+    /// Whose turn it is, and whose of what is reserved.
     turn: usize,
+    reserved_turn: usize,
+    /// The last that was given its turn had it by what is reserved for its class.
+    by_reserve: bool,
 }
 
 impl Shares {
@@ -240,7 +258,8 @@ impl Shares {
         };
         let named = classes.iter().map(|class| queue(&class.name, class.limit, class.reserve));
         let queues = named.chain([queue(REST, None, None)]).collect();
-        Self { queues, limit: limit.map(|rate| Bucket::new(rate, now)), turn: 0 }
+        let limit = limit.map(|rate| Bucket::new(rate, now));
+        Self { queues, limit, turn: 0, reserved_turn: 0, by_reserve: false }
     }
 
     /// A stream of this class has something to send.
@@ -256,48 +275,54 @@ impl Shares {
         of.flatten().chain(&mut self.limit)
     }
 
-    /// The next stream, of those that had as much at their last look: the first of `kinds` before the others; of each, what is reserved before
-    /// all else, then the classes in turn.
+    /// The next stream, of those that had as much at their last look: what is reserved before all else, then the first of `kinds` before the
+    /// others, and of each the classes in turn. What is sent of it is told next, by [`Shares::sent`].
     pub fn next(&mut self, now: Instant, kinds: &[Kind]) -> Option<u64> {
         self.buckets().for_each(|bucket| bucket.fill(now));
         if !self.limit.as_ref().is_none_or(Bucket::is_full_enough) {
             return None;
         }
-        let all = self.queues.len();
+        let is_due = |queue: &Queue| queue.reserve.as_ref().is_some_and(Bucket::is_full_enough);
         for kind in kinds {
-            let first = |queue: &&mut Queue| {
-                queue.reserve.as_ref().is_some_and(Bucket::is_full_enough) && queue.may_send()
-            };
-            let reserved = self.queues.iter_mut().filter(first).find_map(|queue| queue.of(*kind).pop_front());
-            if reserved.is_some() {
-                return reserved;
+            if let Some((at, stream)) = self.pop(*kind, self.reserved_turn, is_due) {
+                (self.reserved_turn, self.by_reserve) = (at + 1, true);
+                return Some(stream);
             }
-            for at in (0..all).map(|step| (self.turn + step) % all) {
-                let queue = self.queues.get_mut(at).filter(|queue| queue.may_send());
-                if let Some(stream) = queue.and_then(|queue| queue.of(*kind).pop_front()) {
-                    self.turn = (at + 1) % all;
-                    return Some(stream);
-                }
+        }
+        for kind in kinds {
+            if let Some((at, stream)) = self.pop(*kind, self.turn, |_| true) {
+                (self.turn, self.by_reserve) = (at + 1, false);
+                return Some(stream);
             }
         }
         None
     }
 
-    /// So many bytes of a stream of this class are sent.
+    /// The first stream of a class that may send, from this class on.
+    fn pop(&mut self, kind: Kind, from: usize, of: impl Fn(&Queue) -> bool) -> Option<(usize, u64)> {
+        let all = self.queues.len();
+        (0..all).map(|step| (from + step) % all).find_map(|at| {
+            let queue = self.queues.get_mut(at).filter(|queue| queue.may_send() && of(queue))?;
+            Some((at, queue.of(kind).pop_front()?))
+        })
+    }
+
+    /// So many bytes are sent of the stream of this class that was given its turn last.
     pub fn sent(&mut self, class: usize, bytes: usize) {
         let last = self.queues.len().saturating_sub(1);
         let Some(queue) = self.queues.get_mut(class.min(last)) else { return };
         queue.sent += bytes as u64;
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        for bucket in [&mut queue.limit, &mut queue.reserve, &mut self.limit].into_iter().flatten() {
+        // beyond what is reserved a class is one among others
+        let reserve = queue.reserve.as_mut().filter(|_| self.by_reserve);
+        for bucket in [queue.limit.as_mut(), reserve, self.limit.as_mut()].into_iter().flatten() {
             bucket.has = bucket.has.saturating_sub(bytes);
         }
-        // what was sent beyond what is reserved is not owed
-        queue.reserve.iter_mut().for_each(|bucket| bucket.has = bucket.has.max(-BURST.1));
     }
 
     /// When a stream that waits for a limit may send.
-    pub fn due(&self, now: Instant) -> Option<Instant> {
+    pub fn due(&mut self, now: Instant) -> Option<Instant> {
+        self.buckets().for_each(|bucket| bucket.fill(now));
         let held = |bucket: &Option<Bucket>| {
             bucket.as_ref().filter(|bucket| !bucket.is_full_enough()).map(Bucket::ready)
         };
@@ -313,6 +338,27 @@ impl Shares {
             queue.little.clear();
             queue.bulk.clear();
         }
+    }
+
+    /// Goes on with what is known of classes that are as they were before.
+    pub fn after(mut self, before: Self) -> Self {
+        let same = |new: &Option<Bucket>, old: &Option<Bucket>| {
+            new.as_ref().map(|bucket| bucket.rate) == old.as_ref().map(|bucket| bucket.rate)
+        };
+        for old in before.queues {
+            let Some(new) = self.queues.iter_mut().find(|queue| queue.name == old.name) else { continue };
+            new.sent = old.sent;
+            if same(&new.limit, &old.limit) {
+                new.limit = old.limit;
+            }
+            if same(&new.reserve, &old.reserve) {
+                new.reserve = old.reserve;
+            }
+        }
+        if same(&self.limit, &before.limit) {
+            self.limit = before.limit;
+        }
+        self
     }
 
     /// All that wait, with how much they had: they leave.
@@ -405,13 +451,35 @@ mod tests {
 
     #[test]
     fn what_is_reserved_goes_first_and_no_more_than_that() {
-        // two others share what is left
+        // half is reserved, and the other half has three takers
         let classes = [class("a", None, None), class("first", None, Some("400M"))];
         let mut shares = Shares::new(&classes, None, Instant::now());
         let sent = carried(&mut shares, 3, 100_000_000, 4);
-        // 50 MB/s reserved; a third of the other 50, too, as a class among others
-        assert!(sent[1] >= 200_000_000, "{sent:?}");
-        assert!(about(sent[0], sent[2]) && sent[0] >= 50_000_000, "{sent:?}");
+        let third = 200_000_000 / 3;
+        assert!(about(sent[1], 200_000_000 + third), "{sent:?}");
+        assert!(about(sent[0], third) && about(sent[2], third), "{sent:?}");
+        // more is reserved than there is: by turns
+        let classes = [class("a", None, Some("1G")), class("b", None, Some("1G"))];
+        let mut shares = Shares::new(&classes, None, Instant::now());
+        let sent = carried(&mut shares, 2, 100_000_000, 4);
+        assert!(about(sent[0], sent[1]), "{sent:?}");
+    }
+
+    #[test]
+    fn what_was_sent_and_owed_is_known_after_the_file_was_read_anew() {
+        let classes = |limit| [class("slow", Some(limit), None)];
+        let now = Instant::now();
+        let mut shares = Shares::new(&classes("8K"), None, now);
+        shares.push(0, Kind::Bulk, 1);
+        assert_eq!(shares.next(now, &BOTH), Some(1));
+        shares.sent(0, 1 << 20);
+        let mut same = Shares::new(&classes("8K"), None, now).after(shares);
+        assert_eq!(same.shown()[0].sent, 1 << 20);
+        same.push(0, Kind::Bulk, 1);
+        assert_eq!(same.next(now, &BOTH), None, "it still owes");
+        let mut other = Shares::new(&classes("16K"), None, now).after(same);
+        other.push(0, Kind::Bulk, 1);
+        assert_eq!(other.next(now, &BOTH), Some(1));
     }
 
     #[test]
@@ -425,8 +493,12 @@ mod tests {
     }
 
     #[test]
-    fn little_goes_before_much_whatever_its_class() {
+    fn little_goes_before_much_but_for_what_is_reserved() {
         let mut shares = Shares::new(&[class("a", None, Some("1G"))], None, Instant::now());
+        shares.push(0, Kind::Bulk, 1);
+        shares.push(1, Kind::Little, 2);
+        assert_eq!(shares.next(Instant::now(), &BOTH), Some(1));
+        let mut shares = Shares::new(&[class("a", None, None)], None, Instant::now());
         shares.push(0, Kind::Bulk, 1);
         shares.push(1, Kind::Little, 2);
         let now = Instant::now();
@@ -457,7 +529,10 @@ mod tests {
         assert!(check(&twice).unwrap_err().contains("another"));
         assert!(check(&[class("rest", None, None)]).is_err());
         assert!(check(&[class("a", Some("1M"), Some("2M"))]).unwrap_err().contains("limit"));
-        assert!(check(&[class("a", Some("2M"), Some("1M"))]).is_ok());
+        let (fits, limit) =
+            ([class("a", Some("2M"), Some("1M"))], |text: &str| Rate::try_from(text.to_owned()).ok());
+        assert!(check(&fits).is_ok() && check_limit(&fits, "west", limit("1M")).is_ok());
+        assert!(check_limit(&fits, "west", limit("999K")).unwrap_err().contains("reserved"));
         assert!(Rate::try_from("fast".to_owned()).is_err());
         assert_eq!(Rate::try_from("2500K".to_owned()).unwrap().to_string(), "2500K");
     }

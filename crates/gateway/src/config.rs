@@ -146,6 +146,7 @@ fn parse(text: &str) -> Result<File, String> {
     classes::check(&file.classes)?;
     for (name, other) in &file.to {
         site::check_name(name)?;
+        classes::check_limit(&file.classes, name, other.limit)?;
         if !(1..=CONNECTIONS).contains(&other.connections.unwrap_or(1)) {
             return Err(format!("to.{name}: connections are 1 to {CONNECTIONS}"));
         }
@@ -173,16 +174,24 @@ impl File {
         keep("listen", self.listen != new.listen);
         keep("port", self.port != new.port);
         keep("reached_at", self.reached_at != new.reached_at);
-        let port = |file: &Self, site: &String| file.to.get(site).and_then(|other| other.port);
-        let sites = || self.to.keys().chain(new.to.keys());
-        keep("port of a site", sites().any(|site| port(self, site) != port(&new, site)));
+        let fixed = |file: &Self, site: &str| {
+            let other = file.other(site);
+            (other.port, other.connections)
+        };
+        let sites: Vec<String> = self.to.keys().chain(new.to.keys()).cloned().collect();
+        keep(
+            "port or connections of a site",
+            sites.iter().any(|site| fixed(self, site) != fixed(&new, site)),
+        );
         new.site.clone_from(&self.site);
         new.networks.clone_from(&self.networks);
         new.listen.clone_from(&self.listen);
         new.reached_at.clone_from(&self.reached_at);
         new.port = self.port;
-        for (site, other) in &mut new.to {
-            other.port = port(self, site);
+        for site in sites {
+            let (port, connections) = fixed(self, &site);
+            let other = new.to.entry(site).or_default();
+            (other.port, other.connections) = (port, connections);
         }
         (new, kept)
     }
@@ -279,6 +288,32 @@ mod tests {
             let why = parse(&FILE.replacen(from, to, 1)).unwrap_err();
             assert!(why.contains(said), "{said}: {why}");
         }
+    }
+
+    #[test]
+    fn what_needs_a_restart_stays_when_the_file_is_read_anew() {
+        let old = parse(&FILE.replace("[to.west]", "[to.west]\nport = 7401\nconnections = 2")).unwrap();
+        let changes = [
+            ("site = \"east\"", "site = \"north\"", "site"),
+            ("[\"10.1.0.0/16\"]", "[\"10.3.0.0/16\"]", "networks"),
+            ("127.0.0.1:1080", "127.0.0.1:1081", "listen"),
+            ("listen", "port = 7400\nlisten", "port"),
+            ("listen", "port = 7400\nreached_at = [\"gw:7400\"]\nlisten", "reached_at"),
+            ("[to.west]", "[to.north]", "port or connections of a site"),
+        ];
+        for (from, to, what) in changes {
+            let new = parse(&FILE.replacen(from, to, 1)).unwrap();
+            let (now, kept) = old.renewed(new);
+            assert!(kept.contains(&what), "{kept:?}, without {what}");
+            assert_eq!((&now.site, &now.networks, &now.listen), (&old.site, &old.networks, &old.listen));
+            assert_eq!((now.port, &now.reached_at), (old.port, &old.reached_at));
+            assert_eq!((now.other("west").port, now.other("west").connections), (Some(7401), Some(2)));
+        }
+        let text = FILE.replace("\"direct\"", "\"refuse\"\nport = 7401\nconnections = 2\nlimit = \"1G\"");
+        let (now, kept) = old.renewed(parse(&format!("{text}\n[[class]]\nname = \"a\"\n")).unwrap());
+        assert!(kept.is_empty(), "{kept:?}");
+        assert_eq!((now.other("west").when_down, now.classes.len()), (WhenDown::Refuse, 1));
+        assert_eq!(now.other("west").limit.map(Rate::bytes), Some(125_000_000));
     }
 
     #[test]

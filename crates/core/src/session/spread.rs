@@ -43,6 +43,8 @@ const DRAWS: usize = 2;
 const RESTS: (u64, u64) = (200, 3200);
 /// So many, at least, between sums that fell so far that all is thought over.
 const FALLS: u64 = 500;
+/// Between lanes that are opened because so many are to be there at least: at first, and at most where that is in vain, in nanoseconds.
+const LEAST: (Time, Time) = (20 * MS, 60_000 * MS);
 /// A lane that is to end does so after so many slices, whatever it holds.
 const LEAVES: u64 = 25;
 
@@ -77,6 +79,8 @@ pub(super) struct Spread {
     busy: bool,
     /// With how many other peers this side moves much.
     others: usize,
+    /// How often lanes that are to be there at least were opened of late, and when that may be again.
+    least: (u32, Time),
 }
 
 impl Default for Spread {
@@ -93,6 +97,7 @@ impl Default for Spread {
             owed: 0,
             busy: false,
             others: 0,
+            least: (0, 0),
         }
     }
 }
@@ -351,9 +356,20 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         if self.config.least < 2 || self.spread.stage != Stage::Watch || self.paths.iter().any(opening) {
             return;
         }
-        let lacks = |at: &usize| self.going(self.paths[*at].way()) < self.config.least;
-        let at = self.pairs().find(lacks);
-        if let Some(at) = at.filter(|_| self.has_room(1)) {
+        let going = |at: usize| self.going(self.paths[at].way());
+        let fewest = self.pairs().map(|at| (going(at), at)).min();
+        let Some((_, at)) = fewest.filter(|(there, _)| *there < self.config.least && self.has_room(1)) else {
+            if now >= self.spread.least.1 + LEAST.1 {
+                self.spread.least.0 = 0;
+            }
+            return;
+        };
+        let (times, next) = self.spread.least;
+        if now >= next {
+            // those that fail, or that the other side does not want, are further and further apart
+            let vain = times.saturating_sub((self.config.least * self.pairs().count()) as u32);
+            let pause = LEAST.0.saturating_mul(1 << vain.min(16)).min(LEAST.1);
+            self.spread.least = (times + 1, now + pause);
             let way = *self.paths[at].way();
             self.open_further(now, way);
         }

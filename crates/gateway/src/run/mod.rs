@@ -391,6 +391,8 @@ impl Gateway {
         self.file = file;
         self.each_trunk(|trunk, around| {
             trunk.renew(around);
+            let none = trunk.lead_to(trunk.networks.clone(), around.file);
+            none.iter().for_each(|why| around.say(why));
             trunk.fresh = true;
         });
         (self.say)("the file was read anew");

@@ -675,7 +675,7 @@ fn session(key: Option<Key>, port: u16, connections: usize) -> Result<polyrail_r
     config.secret = polyrail_rails::config::SecretFile::None;
     (config.key, config.port, config.named) = (key, port, None);
     config.connections_least = connections;
-    config.connections = config.connections.max(connections);
+    (config.connections, config.lanes) = (config.connections.max(connections), config.lanes.max(connections));
     config.window = config.window.max(WINDOW);
     config.sleep_after = None;
     // the other gateway is called directly

@@ -64,7 +64,9 @@ impl Connector for TcpRail {
     }
 
     fn leads_alone(&self, theirs: &[offer::Interface]) -> bool {
-        self.side.beyond(theirs).is_some_and(|(_, way)| !way.or_direct)
+        let own = |ip: IpAddr| !ip.is_loopback() && self.side.is_own(ip);
+        let near = theirs.iter().flat_map(|one| &one.nets).any(|net| own(net.ip()));
+        !near && self.side.beyond(theirs).is_some_and(|(_, way)| !way.or_direct)
     }
 
     fn destination(&self, over: &Over, peer: &Sought<'_>, _theirs: &[u8]) -> Option<Destination> {
@@ -119,9 +121,12 @@ pub(super) struct Side {
 impl Side {
     /// How the gateway leads there, if it does. An address of a network that this host is in is none of another site's.
     fn way_to(&self, ip: IpAddr) -> Option<&relay::Way> {
-        let ways = self.ways.as_ref()?;
-        let is_own = self.interfaces.iter().flat_map(|one| &one.nets).any(|net| net.contains(ip));
-        ways.to(ip).filter(|_| !is_own)
+        self.ways.as_ref()?.to(ip).filter(|_| !self.is_own(ip))
+    }
+
+    /// Whether an address is of a network that this host is in.
+    fn is_own(&self, ip: IpAddr) -> bool {
+        self.interfaces.iter().flat_map(|one| &one.nets).any(|net| net.contains(ip))
     }
 
     fn way(&self, destination: &Destination) -> Option<&relay::Way> {

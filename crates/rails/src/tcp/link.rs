@@ -98,21 +98,26 @@ impl Link {
         let (fd, waits) = (self.fd(), !self.tx.is_empty());
         let Some(way) = &mut self.way else { return };
         let Some(warmth) = way.warmth.as_mut().filter(|warmth| warmth.is_due(now)) else { return };
-        let Some(mut seen) = sys::bbr(fd) else {
-            way.warmth = None;
-            return;
-        };
+        let Some(mut seen) = sys::bbr(fd) else { return self.let_cool() };
         seen.waits |= waits;
         match warmth.look(now, &seen) {
             Some(Act::BeginAnew(rate)) => {
                 sys::pace(fd, rate.unwrap_or(u64::MAX).min(way.pace));
                 if sys::begin_anew(fd).is_err() {
-                    way.warmth = None;
+                    self.let_cool();
                 }
             }
             Some(Act::SetFree) => sys::pace(fd, way.pace),
             None => {}
         }
+    }
+
+    /// BBR is not, or no more, what this user may choose: the connection is as any other.
+    fn let_cool(&mut self) {
+        let Some(way) = &mut self.way else { return };
+        way.warmth = None;
+        let pace = way.pace;
+        sys::pace(self.fd(), pace);
     }
 
     /// Has the kernel pace it by so many bytes a second at most.

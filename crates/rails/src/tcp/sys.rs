@@ -184,6 +184,7 @@ pub(super) fn bbr(fd: RawFd) -> Option<Seen> {
         loses: bytes[1] != 0,
         waits: word(144) > 0,
         rtt: Duration::from_micros(word(68).into()),
+        narrow: bytes[176..184].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word)),
     })
 }
 

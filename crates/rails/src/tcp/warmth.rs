@@ -26,6 +26,8 @@ const APART: u32 = 16;
 const APART_MIN: Duration = Duration::from_millis(100);
 /// BBR's rate is left alone down to so much of what was carried.
 const SLOWER: (u64, u64) = (9, 10);
+/// What was carried counts for one part in so many less when packets are lost.
+const LOST: u64 = 8;
 /// A new beginning before BBR slows down to measure the round trip (every 10 s).
 const RENEW: Duration = Duration::from_secs(8);
 /// BBR's gains, in 1/256: above which it is in its first phase; and by which its window is multiplied other than while it measures the round trip.
@@ -45,6 +47,8 @@ pub(super) struct Seen {
     pub(super) waits: bool,
     /// A round trip.
     pub(super) rtt: Duration,
+    /// For how long the peer's window has held it up (`tcpi_rwnd_limited`), in microseconds.
+    pub(super) narrow: u64,
 }
 
 /// What is to be done.
@@ -65,13 +69,16 @@ pub(super) struct Warmth {
     /// What the way carried then.
     carried: Option<u64>,
     began: Instant,
+    /// For how long the peer's window had held it up, and whether it was losing.
+    narrow: u64,
+    loses: bool,
     /// The kernel paces by no more than what was carried.
     bound: bool,
 }
 
 impl Warmth {
     pub(super) fn new(now: Instant) -> Self {
-        Self { looked: now, full: None, carried: None, began: now, bound: false }
+        Self { looked: now, full: None, carried: None, began: now, narrow: 0, loses: false, bound: false }
     }
 
     /// Whether it is to be looked at again.
@@ -81,9 +88,17 @@ impl Warmth {
 
     /// It was looked at: `seen`, and what follows from it.
     pub(super) fn look(&mut self, now: Instant, seen: &Seen) -> Option<Act> {
-        self.looked = now;
-        let in_startup = seen.gains.0 > STARTUP;
+        let gap = now.saturating_duration_since(std::mem::replace(&mut self.looked, now));
+        let narrow = std::mem::replace(&mut self.narrow, seen.narrow) != seen.narrow;
+        let fresh_loss = seen.loses && !std::mem::replace(&mut self.loses, seen.loses);
+        self.loses = seen.loses;
+        // before the first acknowledgement BBR knows nothing
+        let in_startup = seen.gains.0 > STARTUP || seen.rate == 0;
         if seen.waits {
+            // what was not looked at, and what the reader did not take, says nothing of the way
+            if narrow || gap > (4 * LOOK).max(seen.rtt) {
+                self.full = None;
+            }
             let full = *self.full.get_or_insert(now);
             if in_startup {
                 return None;
@@ -94,6 +109,10 @@ impl Warmth {
             return std::mem::take(&mut self.bound).then_some(Act::SetFree);
         }
         self.full = None;
+        if fresh_loss {
+            // others may be there now
+            self.carried = self.carried.map(|carried| (carried - carried / LOST).max(seen.rate.min(carried)));
+        }
         let measures = seen.gains.1 < CWND;
         if seen.loses || measures || seen.rtt < NEAR || now < self.began + (seen.rtt * APART).max(APART_MIN) {
             return None;
@@ -102,10 +121,19 @@ impl Warmth {
         if !(slower && !in_startup || now >= self.began + RENEW) {
             return None;
         }
+        if in_startup {
+            // or they have gone
+            self.carried = self.carried.map(|carried| carried.max(seen.rate.min(faster(carried))));
+        }
         self.began = now;
         self.bound = self.carried.is_some();
-        Some(Act::BeginAnew(self.carried.map(|rate| rate.saturating_mul(PROBE.0) / PROBE.1)))
+        Some(Act::BeginAnew(self.carried.map(faster)))
     }
+}
+
+/// By how much more than what was carried is tried.
+fn faster(rate: u64) -> u64 {
+    rate.saturating_mul(PROBE.0) / PROBE.1
 }
 
 #[cfg(test)]
@@ -120,7 +148,8 @@ mod tests {
     const RTT: Duration = Duration::from_millis(10);
     const MB: u64 = 1_000_000;
     /// While BBR goes at the rate that it has found, and while it is in its first phase.
-    const STEADY: Seen = Seen { rate: 20 * MB, gains: (256, 512), loses: false, waits: false, rtt: RTT };
+    const STEADY: Seen =
+        Seen { rate: 20 * MB, gains: (256, 512), loses: false, waits: false, rtt: RTT, narrow: 0 };
     const FIRST: Seen = Seen { gains: (739, 739), ..STEADY };
 
     /// One that has sent without a break for long enough.
@@ -140,14 +169,16 @@ mod tests {
         now += RTT;
         assert_eq!(warmth.look(now, &STEADY), None, "BBR still has it");
         let slow = Seen { rate: 3 * MB, ..STEADY };
+        // an eighth less after a loss, and a fourth more to be tried
+        let kept = 20 * MB / 8 * 7 * 5 / 4;
         assert_eq!(warmth.look(now, &Seen { loses: true, ..slow }), None);
         assert_eq!(warmth.look(now, &Seen { gains: (256, 256), ..slow }), None, "its window is small now");
-        assert_eq!(warmth.look(now, &slow), Some(Act::BeginAnew(Some(25 * MB))));
+        assert_eq!(warmth.look(now, &slow), Some(Act::BeginAnew(Some(kept))));
         now += RTT;
         assert_eq!(warmth.look(now, &slow), None, "not at once again");
         now += APART * RTT;
         assert_eq!(warmth.look(now, &FIRST), None);
-        assert_eq!(warmth.look(now, &slow), Some(Act::BeginAnew(Some(25 * MB))));
+        assert_eq!(warmth.look(now, &slow), Some(Act::BeginAnew(Some(kept))));
     }
 
     #[test]
@@ -162,13 +193,73 @@ mod tests {
         assert_eq!(warmth.look(now, &much), Some(Act::SetFree));
         assert_eq!(warmth.look(now, &much), None, "it is free");
         // the way carries less than it did
-        now += HONEST * RTT + RTT;
-        assert_eq!(warmth.look(now, &much), None);
+        for _ in 0..=HONEST {
+            now += RTT;
+            assert_eq!(warmth.look(now, &much), None);
+        }
         now += APART * RTT;
         assert_eq!(
             warmth.look(now, &Seen { rate: MB, ..STEADY }),
             Some(Act::BeginAnew(Some(10 * MB * 5 / 4)))
         );
+    }
+
+    #[test]
+    fn what_says_nothing_of_the_way_is_not_taken_for_what_it_carries() {
+        let busy = Seen { waits: true, rate: MB, ..STEADY };
+        let looks = |pause: Duration, seen: &dyn Fn(u64) -> Seen| {
+            let mut now = Instant::now();
+            let mut warmth = Warmth::new(now);
+            for look in 0..40 {
+                now += pause;
+                assert_eq!(warmth.look(now, &seen(look)), None);
+            }
+            now += pause;
+            warmth.look(now, &Seen { rate: MB / 2, ..STEADY })
+        };
+        assert_eq!(looks(RTT, &|_| busy), Some(Act::BeginAnew(Some(MB * 5 / 4))));
+        assert_eq!(looks(100 * RTT, &|_| busy), Some(Act::BeginAnew(None)), "nobody looked");
+        let slow_reader = |look| Seen { narrow: look * 1000, ..busy };
+        assert_eq!(looks(RTT, &slow_reader), Some(Act::BeginAnew(None)));
+        let unacknowledged = |_| Seen { rate: 0, gains: (0, 0), ..busy };
+        assert_eq!(looks(RTT, &unacknowledged), Some(Act::BeginAnew(None)));
+    }
+
+    #[test]
+    fn before_it_is_acknowledged_a_long_message_keeps_its_bound() {
+        let mut now = Instant::now();
+        let mut warmth = warm(&mut now);
+        now += RTT;
+        assert!(warmth.look(now, &Seen { rate: MB, ..STEADY }).is_some());
+        for gains in [(0, 0), (256, 256)] {
+            now += LOOK;
+            assert_eq!(warmth.look(now, &Seen { rate: 0, gains, waits: true, ..STEADY }), None);
+        }
+        assert_eq!(warmth.look(now, &Seen { waits: true, ..STEADY }), Some(Act::SetFree));
+    }
+
+    #[test]
+    fn losses_lower_what_was_carried_and_what_arrives_raises_it() {
+        let mut now = Instant::now();
+        let mut warmth = warm(&mut now);
+        for _ in 0..3 {
+            for loses in [true, true, false] {
+                now += RTT;
+                assert_eq!(warmth.look(now, &Seen { loses, ..FIRST }).filter(|_| loses), None);
+            }
+        }
+        assert_eq!(warmth.carried, Some(20 * MB), "BBR has seen as much since");
+        for _ in 0..3 {
+            for loses in [true, true, false] {
+                now += RTT;
+                warmth.look(now, &Seen { loses, rate: MB, ..FIRST });
+            }
+        }
+        let lowered = warmth.carried.expect("it was warm");
+        assert!(lowered < 14 * MB && lowered > 13 * MB, "{lowered}");
+        now += RENEW;
+        let act = warmth.look(now, &Seen { rate: 15 * MB, ..FIRST });
+        assert_eq!(act, Some(Act::BeginAnew(Some(15 * MB * 5 / 4))));
     }
 
     #[test]
@@ -204,6 +295,10 @@ mod tests {
             }
         };
         let before = first();
+        // what is acknowledged later would tell it something
+        while sys::unacknowledged(fd) > 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         assert!(before.gains.1 >= CWND && !before.loses && !before.waits, "{before:?}");
         sys::begin_anew(fd).expect("as before");
         assert_eq!(sys::congestion(fd).as_deref(), Some("bbr"));

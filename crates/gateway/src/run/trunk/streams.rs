@@ -308,7 +308,7 @@ impl Trunk {
             Got::Bytes(got) => {
                 wire::data_head(head, id, stream.out.send(got));
                 self.counts.sent += got as u64;
-                self.shares.sent(stream.class, got);
+                self.shares.sent(stream.class, HEAD + got);
                 if stream.can_be_read() && got == room.len() {
                     // there is probably more
                     stream.queued = true;
@@ -344,7 +344,12 @@ impl Trunk {
     /// The file was read anew: classes may be others, and streams of others.
     pub fn renew(&mut self, around: &Around) {
         let waiting = self.shares.take_all();
-        self.shares = shares(around.file, &self.other.site, around.now);
+        let new = shares(around.file, &self.other.site, around.now);
+        let before = std::mem::replace(&mut self.shares, Shares::new(&[], None, around.now));
+        self.shares = new.after(before);
+        if self.shares.limit().is_some() {
+            self.warm.0 = 0;
+        }
         for stream in self.streams.values_mut() {
             stream.class = classes::class_of(&around.file.classes, &self.other.site, stream.called);
         }
