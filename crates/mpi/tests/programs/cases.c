@@ -189,23 +189,29 @@ static void mixed(void) {
 
 static const char *polyrail, *way;
 
-// What `polyrail top` says of the first rank, there, while the ranks go on.
+// What `polyrail top` says of the first rank, there, while the ranks go on; asked again where that had too much else to do to answer in time.
 static const char *asked(void) {
     static char command[1000], line[100000], file[100];
     snprintf(file, sizeof file, "/tmp/polyrail-told-%d", (int)getpid());
     snprintf(command, sizeof command, "(%s top --once --json --pid %d > %s.part; mv %s.part %s) &", polyrail, (int)getpid(), file, file, file);
-    if (rank == 0) must(system(command) == 0, "no command runs");
-    for (int over = 0; !over;) {
-        MPI_Barrier(MPI_COMM_WORLD);
-        if (rank == 0) over = access(file, R_OK) == 0;
-        MPI_Bcast(&over, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    for (int again = 30; again > 0;) {
+        if (rank == 0) must(system(command) == 0, "no command runs");
+        for (int over = 0; !over;) {
+            MPI_Barrier(MPI_COMM_WORLD);
+            if (rank == 0) over = access(file, R_OK) == 0;
+            MPI_Bcast(&over, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        }
+        if (rank == 0) {
+            memset(line, 0, sizeof line);
+            FILE *answer = fopen(file, "r");
+            must(answer && fread(line, 1, sizeof line - 1, answer) > 0, "there is no answer");
+            fclose(answer);
+            unlink(file);
+            again = strstr(line, "\"state\":\"computing\"") ? again - 1 : 0;
+        }
+        MPI_Bcast(&again, 1, MPI_INT, 0, MPI_COMM_WORLD);
     }
-    if (rank > 0) return NULL;
-    FILE *answer = fopen(file, "r");
-    must(answer && fread(line, 1, sizeof line - 1, answer) > 0, "there is no answer");
-    fclose(answer);
-    unlink(file);
-    return line;
+    return rank > 0 ? NULL : line;
 }
 
 static void told(void) {
