@@ -291,26 +291,16 @@ fn shares(status: &Value) -> Vec<Vec<String>> {
         vec![["SITE", "CLASS", "WAITING", "SENT", "LIMIT", "RESERVED"].map(str::to_owned).to_vec()];
     for site in status["sites"].as_array().into_iter().flatten() {
         let classes = site["classes"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let name = word(&site["site"]);
         if !site["limit"].is_null() {
-            rows.push(
-                [
-                    word(&site["site"]),
-                    "all".into(),
-                    String::new(),
-                    String::new(),
-                    rate(&site["limit"]),
-                    "-".into(),
-                ]
-                .to_vec(),
-            );
+            let [all, nothing] = ["all", ""].map(str::to_owned);
+            rows.push(vec![name.clone(), all, nothing.clone(), nothing, rate(&site["limit"]), "-".into()]);
         }
         for class in classes.iter().filter(|_| classes.len() > 1) {
             let number = |of: &str| class[of].as_u64().unwrap_or(0);
             let (waiting, sent) = (number("waiting").to_string(), bytes(number("sent")));
-            let limits = [rate(&class["limit"]), rate(&class["reserve"])];
-            rows.push(
-                [vec![word(&site["site"]), word(&class["class"]), waiting, sent], limits.to_vec()].concat(),
-            );
+            let (limit, reserved) = (rate(&class["limit"]), rate(&class["reserve"]));
+            rows.push(vec![name.clone(), word(&class["class"]), waiting, sent, limit, reserved]);
         }
     }
     rows

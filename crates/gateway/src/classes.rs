@@ -17,8 +17,8 @@ const WAIT: Duration = Duration::from_millis(1);
 const CLASSES: usize = 64;
 
 /// Bits per second, as `500M`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Rate(u64);
 
 impl Rate {
@@ -35,12 +35,6 @@ impl TryFrom<String> for Rate {
         let bits = polyrail_rails::config::bits(&text);
         bits.map(Self)
             .ok_or(format!("{text:?} is no rate in bits per second of at least 8000, as 500M or 2G"))
-    }
-}
-
-impl From<Rate> for String {
-    fn from(rate: Rate) -> Self {
-        rate.to_string()
     }
 }
 

@@ -90,8 +90,7 @@ impl Warmth {
     pub(super) fn look(&mut self, now: Instant, seen: &Seen) -> Option<Act> {
         let gap = now.saturating_duration_since(std::mem::replace(&mut self.looked, now));
         let narrow = std::mem::replace(&mut self.narrow, seen.narrow) != seen.narrow;
-        let fresh_loss = seen.loses && !std::mem::replace(&mut self.loses, seen.loses);
-        self.loses = seen.loses;
+        let lost_before = std::mem::replace(&mut self.loses, seen.loses);
         // before the first acknowledgement BBR knows nothing
         let in_startup = seen.gains.0 > STARTUP || seen.rate == 0;
         if seen.waits {
@@ -109,7 +108,7 @@ impl Warmth {
             return std::mem::take(&mut self.bound).then_some(Act::SetFree);
         }
         self.full = None;
-        if fresh_loss {
+        if seen.loses && !lost_before {
             // others may be there now
             self.carried = self.carried.map(|carried| (carried - carried / LOST).max(seen.rate.min(carried)));
         }
