@@ -295,6 +295,11 @@ impl<R: Receiver> Engine<R> {
         }
     }
 
+    /// Whether a value of a tag that has come from a peer was not taken yet.
+    pub fn has_value(&self, peer: PeerIdx, tag: u64) -> bool {
+        self.peers[peer.0 as usize].values.as_ref().is_some_and(|values| values.inbox.has_new(tag))
+    }
+
     /// The payload of a VALUE, for which [`Directive::Value`] has asked.
     ///
     /// # Errors

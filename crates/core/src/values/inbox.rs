@@ -29,6 +29,11 @@ impl Inbox {
         }
     }
 
+    /// Whether [`Inbox::take`] would have one that is new.
+    pub fn has_new(&self, tag: u64) -> bool {
+        self.latest.get(&tag).is_some_and(|latest| !latest.taken && latest.newest().is_some())
+    }
+
     /// Of a tag of which anything came, the newest whole value.
     pub fn newest(&self, tag: u64) -> Option<Option<u64>> {
         self.latest.get(&tag).map(|latest| latest.newest().map(|(iteration, _)| iteration))

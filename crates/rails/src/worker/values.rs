@@ -40,4 +40,9 @@ impl Worker {
         let now = self.core.clock();
         self.core.engine.take_value(from, now, tag)
     }
+
+    /// Whether [`Worker::take_value`] would have one that is new.
+    pub fn has_value(&self, from: PeerIdx, tag: u64) -> bool {
+        self.core.engine.has_value(from, tag)
+    }
 }

@@ -1,0 +1,54 @@
+//! Why a call could not do what it was asked for.
+
+use crate::link::Link;
+use polyrail_rails::PeerIdx;
+use polyrail_rails::mailbox::Mailbox;
+use std::time::Duration;
+
+/// Why a call could not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An endpoint cannot be opened, or reached.
+    #[error(transparent)]
+    Rails(#[from] polyrail_rails::Error),
+    /// A member is gone.
+    #[error("member {member} is gone: {why}")]
+    Gone {
+        /// Its number.
+        member: usize,
+        /// What is known of it.
+        why: String,
+    },
+    /// A member said what it had no reason to.
+    #[error("member {member} breaks the rules of the run: {why}")]
+    Breach {
+        /// Its number.
+        member: usize,
+        /// What was wrong.
+        why: String,
+    },
+    /// Whom one wanted to join does not want it.
+    #[error("the run does not take this peer: {0}")]
+    Refused(String),
+    /// Nothing came for as long as was to be waited.
+    #[error("nothing came of {0} for {1:?}; is it stopped, or does it wait for something else?")]
+    Silent(String, Duration),
+    /// A call was made that cannot be carried out.
+    #[error("{0}")]
+    Use(String),
+}
+
+pub(crate) fn gone(mailbox: &Mailbox, member: usize, peer: PeerIdx) -> Error {
+    let why = mailbox.worker().why(peer).unwrap_or("its connection has ended").to_owned();
+    Error::Gone { member, why }
+}
+
+pub(crate) fn breach(member: usize, why: impl ToString) -> Error {
+    Error::Breach { member, why: why.to_string() }
+}
+
+pub(crate) fn other_length(link: Link, sent: usize, wanted: usize) -> String {
+    let Link { from, to, .. } = link;
+    format!("part {from} sends {sent} bytes or more to part {to}, which wants {wanted}")
+}

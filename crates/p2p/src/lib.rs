@@ -1,0 +1,52 @@
+//! Peers that compute together: a program is divided into parts, its processes hold some each, and say what they have of their edges to each
+//! other. The program chooses the [`Scheme`] and nothing else: by which rails, lanes and micro-protocols is Polyrail's to find out.
+//!
+//! Four calls, P2PSAP's three (Tembo, Nguyen, El Baz, PDP 2013) and one more, in the order of an iteration:
+//!
+//! | call | |
+//! |---|---|
+//! | [`Peers::send`] (`P2Psend`) | what a part has for another in this iteration |
+//! | [`Peers::receive`] (`P2Preceive`) | what another has: of the same iteration in step, else the newest |
+//! | [`Peers::wait`] (`P2Pwait`) | until there is something new to receive, or for so long |
+//! | [`Peers::converged`] | ends the iteration; whether all may stop, which is never said falsely |
+//!
+//! | module | |
+//! |---|---|
+//! | [`meet`] | one founds a run, and others join it |
+//! | [`peers`] | the calls, over a [`Mailbox`](polyrail_rails::mailbox::Mailbox) |
+//! | [`rounds`] | when all may stop: a machine without input or output |
+//! | [`words`], `link` | what members say to each other, and what stands before data, as bytes |
+//!
+//! Invariants:
+//! - Nothing is decided by a clock but how long to wait for somebody.
+//! - All members stop at the same verdict, and what they hold then, at the iterations that it names, is one vector whose norm it is.
+//! - No member is special once all have the view, but that one is the root of the tree.
+#![forbid(unsafe_code)]
+
+mod error;
+mod link;
+pub mod meet;
+pub mod peers;
+pub mod rounds;
+pub mod words;
+
+pub use error::Error;
+pub use link::Link;
+pub use meet::Founding;
+pub use peers::{Peers, Received, Settings};
+pub use polyrail_rails::Config;
+pub use rounds::Verdict;
+pub use words::{Job, Member, View};
+
+/// Who waits for whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// Each iteration is computed with what neighbours sent in the same one.
+    Synchronous,
+    /// Each is computed with the newest that is there; nobody waits.
+    Asynchronous,
+    /// The newest that is there, but none that is more than so many iterations behind: at least 1.
+    Bounded(u64),
+    /// Synchronous among members of a site, asynchronous between sites.
+    Hybrid,
+}

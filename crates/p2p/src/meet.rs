@@ -1,0 +1,157 @@
+//! How members meet: one founds a run, and others join it.
+
+use crate::error::{Error, breach, gone};
+use crate::link::Class;
+use crate::peers::{Peers, Settings};
+use crate::words::{self, ADDRESS, Heard, Job, Member, Said, View};
+use polyrail_rails::mailbox::{Done, Mailbox};
+use polyrail_rails::worker::Refused;
+use std::sync::Arc;
+use std::sync::mpsc::{TrySendError, sync_channel};
+use std::time::Duration;
+
+/// Words that have come and were not looked at, at most.
+const HEARD: usize = 1 << 14;
+/// Bytes of a view, at most.
+const VIEW: usize = 4 << 20;
+/// The longest sleep of who waits.
+const SLEEP: Duration = Duration::from_millis(50);
+
+/// A run that is about to begin: it waits for its members.
+pub struct Founding {
+    settings: Settings,
+    mailbox: Mailbox,
+    heard: Heard,
+}
+
+fn open(settings: &Settings) -> Result<(Mailbox, Heard), Error> {
+    let mut mailbox = Mailbox::open(settings.rails.clone())?;
+    let (said, heard) = sync_channel(HEARD);
+    mailbox.on_active(
+        words::ACTIVE,
+        Box::new(move |from, _, bytes| match said.try_send((from, bytes.to_vec())) {
+            // who says more than is looked at has it forgotten, and waits in vain
+            Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+        }),
+    );
+    Ok((mailbox, heard))
+}
+
+impl Founding {
+    /// Opens an endpoint for a run that others are to join.
+    ///
+    /// # Errors
+    /// No endpoint can be opened.
+    pub fn new(settings: Settings) -> Result<Self, Error> {
+        let (mailbox, heard) = open(&settings)?;
+        Ok(Self { settings, mailbox, heard })
+    }
+
+    /// What others need to join. It is the key to the run: give it to those only who may.
+    pub fn address(&self) -> [u8; ADDRESS] {
+        self.mailbox.worker().address()
+    }
+
+    /// Waits until there are so many others, and begins. `pause` is called a few times each second; an error of it ends the wait.
+    ///
+    /// # Errors
+    /// That of `pause`; a job that cannot be.
+    pub fn gather(
+        mut self,
+        job: Job,
+        others: usize,
+        mut pause: impl FnMut(usize) -> Result<(), Error>,
+    ) -> Result<Peers, Error> {
+        let me = Member { address: self.address(), site: self.settings.site, weight: self.settings.weight };
+        let mut members = vec![me];
+        while members.len() <= others {
+            pause(members.len() - 1)?;
+            if self.mailbox.progress() == 0 {
+                self.mailbox.sleep(SLEEP);
+            }
+            while let Ok((from, bytes)) = self.heard.try_recv() {
+                let Ok((_, Said::Join(member))) = words::decode(&bytes) else { continue };
+                let known = members.iter().any(|one| one.address == member.address);
+                // who speaks for another is not listened to
+                if !known && self.mailbox.peer(&member.address).is_ok_and(|peer| peer == from) {
+                    members.push(member);
+                }
+            }
+        }
+        let view = View { owners: owners(&job, &members)?, job, members };
+        let bytes: Arc<[u8]> = words::encode(1, &Said::View(Box::new(view.clone()))).into();
+        if bytes.len() > VIEW {
+            return Err(Error::Use(format!(
+                "a view of {} bytes is too long: fewer members, parts, or a shorter task",
+                bytes.len()
+            )));
+        }
+        let mut peers = Peers::new(self.settings, self.mailbox, self.heard, view, 1)?;
+        for member in 1..peers.view().members.len() {
+            peers.send_message(member, Class::View.tag(0), &bytes)?;
+        }
+        Ok(peers)
+    }
+}
+
+/// Parts in a row for each member, as many as its weight's share.
+fn owners(job: &Job, members: &[Member]) -> Result<Vec<u16>, Error> {
+    let all: u64 = members.iter().map(|member| u64::from(member.weight)).sum();
+    let workers = members.iter().filter(|member| member.weight > 0).count();
+    if all == 0 || (job.parts as usize) < workers {
+        return Err(Error::Use(format!("{} parts are too few for {workers} members", job.parts)));
+    }
+    // each who works has one, and the rest by weight
+    let rest = u64::from(job.parts) - workers as u64;
+    let (mut owners, mut before) = (Vec::new(), 0);
+    for (number, member) in members.iter().enumerate().filter(|(_, member)| member.weight > 0) {
+        let until = before + u64::from(member.weight);
+        let share = 1 + rest * until / all - rest * before / all;
+        owners.extend(std::iter::repeat_n(number as u16, share as usize));
+        before = until;
+    }
+    Ok(owners)
+}
+
+impl Peers {
+    /// Joins a run; `founder` is what [`Founding::address`] gave there. Waits until it begins.
+    ///
+    /// # Errors
+    /// It cannot be reached, or does not want this peer.
+    pub fn join(settings: Settings, founder: &[u8]) -> Result<Self, Error> {
+        let (mut mailbox, heard) = open(&settings)?;
+        let peer = mailbox.peer(founder)?;
+        let member =
+            Member { address: mailbox.worker().address(), site: settings.site, weight: settings.weight };
+        let word = words::encode(0, &Said::Join(member));
+        mailbox.recv(Some(peer), Class::View.tag(0), vec![0; VIEW]);
+        let mut joined = false;
+        loop {
+            let moved = mailbox.progress();
+            if !joined {
+                match mailbox.send_active(peer, words::ACTIVE, &word) {
+                    Ok(()) => joined = true,
+                    Err(Refused::Again) => {}
+                    Err(Refused::Gone) => return Err(gone(&mailbox, 0, peer)),
+                }
+            }
+            while let Ok((from, bytes)) = heard.try_recv() {
+                if let (true, Ok((_, Said::Refuse(why)))) = (from == peer, words::decode(&bytes)) {
+                    return Err(Error::Refused(why));
+                }
+            }
+            if let Some(done) = mailbox.next_done() {
+                let Done::Received { buffer, outcome, .. } = done else { continue };
+                let Ok((len, false)) = outcome else { return Err(gone(&mailbox, 0, peer)) };
+                return match words::decode(&buffer[..len]) {
+                    Ok((epoch, Said::View(view))) => Self::new(settings, mailbox, heard, *view, epoch),
+                    Ok(_) => Err(breach(0, "it says something else than who takes part")),
+                    Err(why) => Err(breach(0, why)),
+                };
+            }
+            if moved == 0 {
+                mailbox.sleep(if joined { SLEEP } else { Duration::from_millis(1) });
+            }
+        }
+    }
+}

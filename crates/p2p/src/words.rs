@@ -1,0 +1,254 @@
+//! What members say to each other, as bytes (`docs/wire-peers.md`): little-endian, bounded, and checked before anything depends on it.
+
+use crate::Scheme;
+use crate::rounds::Word;
+use polyrail_rails::PeerIdx;
+use std::sync::mpsc::Receiver;
+
+/// The number of the active messages that words are.
+pub(crate) const ACTIVE: u16 = 1;
+/// The version that this code speaks.
+pub const VERSION: u8 = 1;
+/// Bytes of an endpoint's address.
+pub const ADDRESS: usize = 64;
+/// Members of a view, at most.
+pub const MEMBERS: usize = 1 << 13;
+/// Parts of a job, at most.
+pub const PARTS: usize = 1 << 20;
+/// Bytes of a job's task, at most.
+pub const TASK: usize = 1 << 16;
+/// Bytes of a reason, at most.
+const REASON: usize = 1 << 10;
+/// Bytes before a word's own.
+const HEAD: usize = 8;
+
+/// Words that have come: from whom, and their bytes.
+pub(crate) type Heard = Receiver<(PeerIdx, Vec<u8>)>;
+
+/// One member, as all know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Where its endpoint is reached, and the key to it.
+    pub address: [u8; ADDRESS],
+    /// Which of the sites it is at: members of one are in step where the scheme is hybrid.
+    pub site: u32,
+    /// How much it is given to do, as a share.
+    pub weight: u16,
+}
+
+/// What is computed, and how: the same for all members.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    /// Into how many parts it is divided.
+    pub parts: u32,
+    /// Who waits for whom.
+    pub scheme: Scheme,
+    /// The norm at which all stop.
+    pub tolerance: f64,
+    /// Where all are in step: iterations between two rounds.
+    pub every: u64,
+    /// What the program's members have to know besides: any bytes.
+    pub task: Vec<u8>,
+}
+
+/// Who takes part, and who holds which part.
+#[derive(Debug, Clone, PartialEq)]
+pub struct View {
+    /// What they compute.
+    pub job: Job,
+    /// The members, by number.
+    pub members: Vec<Member>,
+    /// The member that holds each part.
+    pub owners: Vec<u16>,
+}
+
+/// One thing that one member says to another.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Said {
+    /// It wants to take part.
+    Join(Member),
+    /// It may not, and why.
+    Refuse(String),
+    /// Who takes part from now on.
+    View(Box<View>),
+    /// Of a round.
+    Round(Word),
+}
+
+/// Bytes that are no word, and what about them is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Malformed(&'static str);
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
+        let (bytes, rest) = self.0.split_at_checked(len).ok_or(Malformed("a word is too short"))?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        Ok(*self.bytes(N)?.first_chunk().expect("it was asked for so many"))
+    }
+
+    fn u16(&mut self) -> Result<u16, Malformed> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+
+    fn u32(&mut self) -> Result<u32, Malformed> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    fn u64(&mut self) -> Result<u64, Malformed> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    /// A number of things that there may be so many of.
+    fn count(&mut self, most: usize) -> Result<usize, Malformed> {
+        let count = self.u32()? as usize;
+        if count > most { Err(Malformed("a word has too many of something")) } else { Ok(count) }
+    }
+
+    fn norm(&mut self) -> Result<f64, Malformed> {
+        let norm = f64::from_bits(self.u64()?);
+        if norm >= 0.0 { Ok(norm) } else { Err(Malformed("a norm is no number, or negative")) }
+    }
+
+    fn member(&mut self) -> Result<Member, Malformed> {
+        Ok(Member { address: self.array()?, site: self.u32()?, weight: self.u16()? })
+    }
+
+    fn job(&mut self) -> Result<Job, Malformed> {
+        let parts = self.count(PARTS)? as u32;
+        let (kind, bound) = (self.u16()?, self.u64()?);
+        let scheme = match (kind, bound) {
+            (0, 0) => Scheme::Synchronous,
+            (1, 0) => Scheme::Asynchronous,
+            (2, 1..) => Scheme::Bounded(bound),
+            (3, 0) => Scheme::Hybrid,
+            _ => return Err(Malformed("a scheme is none of those that there are")),
+        };
+        let (tolerance, every) = (self.norm()?, self.u64()?);
+        if every == 0 || parts == 0 {
+            return Err(Malformed("a job has no parts, or no rounds"));
+        }
+        let len = self.count(TASK)?;
+        Ok(Job { parts, scheme, tolerance, every, task: self.bytes(len)?.to_vec() })
+    }
+
+    fn view(&mut self) -> Result<View, Malformed> {
+        let job = self.job()?;
+        let members: Vec<_> = (0..self.count(MEMBERS)?).map(|_| self.member()).collect::<Result<_, _>>()?;
+        let owners: Vec<_> = (0..job.parts).map(|_| self.u16()).collect::<Result<_, _>>()?;
+        if members.is_empty() || owners.iter().any(|owner| usize::from(*owner) >= members.len()) {
+            return Err(Malformed("a part is held by nobody"));
+        }
+        Ok(View { job, members, owners })
+    }
+}
+
+fn put_member(out: &mut Vec<u8>, member: &Member) {
+    out.extend(member.address);
+    out.extend(member.site.to_le_bytes());
+    out.extend(member.weight.to_le_bytes());
+}
+
+fn put_view(out: &mut Vec<u8>, view: &View) {
+    let job = &view.job;
+    let (kind, bound) = match job.scheme {
+        Scheme::Synchronous => (0_u16, 0),
+        Scheme::Asynchronous => (1, 0),
+        Scheme::Bounded(bound) => (2, bound),
+        Scheme::Hybrid => (3, 0),
+    };
+    out.extend(job.parts.to_le_bytes());
+    out.extend(kind.to_le_bytes());
+    out.extend(bound.to_le_bytes());
+    out.extend(job.tolerance.to_bits().to_le_bytes());
+    out.extend(job.every.to_le_bytes());
+    out.extend((job.task.len() as u32).to_le_bytes());
+    out.extend(&job.task);
+    out.extend((view.members.len() as u32).to_le_bytes());
+    view.members.iter().for_each(|member| put_member(out, member));
+    view.owners.iter().for_each(|owner| out.extend(owner.to_le_bytes()));
+}
+
+/// A word's bytes; `epoch` is the number of the view that it is said in.
+pub fn encode(epoch: u32, said: &Said) -> Vec<u8> {
+    let mut out = vec![VERSION, 0, 0, 0];
+    out.extend(epoch.to_le_bytes());
+    let numbers = |out: &mut Vec<u8>, kind, a: u64, b: u64| {
+        out.extend(a.to_le_bytes());
+        out.extend(b.to_le_bytes());
+        kind
+    };
+    out[1] = match said {
+        Said::Join(member) => {
+            put_member(&mut out, member);
+            1
+        }
+        Said::Refuse(why) => {
+            out.extend(why.bytes().take(REASON));
+            2
+        }
+        Said::View(view) => {
+            put_view(&mut out, view);
+            3
+        }
+        Said::Round(Word::Status { after, below }) => numbers(&mut out, 4, *after, u64::from(*below)),
+        Said::Round(Word::Ask { round }) => numbers(&mut out, 5, *round, 0),
+        Said::Round(Word::Mark { round, at }) => numbers(&mut out, 6, *round, *at),
+        Said::Round(Word::Share { round, norm }) => numbers(&mut out, 7, *round, norm.to_bits()),
+        Said::Round(Word::Verdict { round, norm }) => numbers(&mut out, 8, *round, norm.to_bits()),
+    };
+    out
+}
+
+/// The word that these bytes are, and the number of the view that it was said in.
+///
+/// # Errors
+/// They are none.
+pub fn decode(bytes: &[u8]) -> Result<(u32, Said), Malformed> {
+    let mut reader = Reader(bytes);
+    let [version, kind, reserved @ ..] = reader.array::<{ HEAD / 2 }>()?;
+    if version != VERSION || reserved != [0, 0] {
+        return Err(Malformed("a word is of another version; have the same version on all machines"));
+    }
+    let epoch = reader.u32()?;
+    let said = match kind {
+        1 => Said::Join(reader.member()?),
+        2 => {
+            let len = reader.0.len();
+            if len > REASON {
+                return Err(Malformed("a reason is too long"));
+            }
+            Said::Refuse(String::from_utf8_lossy(reader.bytes(len)?).into_owned())
+        }
+        3 => Said::View(Box::new(reader.view()?)),
+        4 => Said::Round(Word::Status {
+            after: reader.u64()?,
+            below: match reader.u64()? {
+                0 => false,
+                1 => true,
+                _ => return Err(Malformed("a status is neither one nor the other")),
+            },
+        }),
+        5 => {
+            let round = reader.u64()?;
+            if reader.u64()? != 0 {
+                return Err(Malformed("what is kept free is used"));
+            }
+            Said::Round(Word::Ask { round })
+        }
+        6 => Said::Round(Word::Mark { round: reader.u64()?, at: reader.u64()? }),
+        7 => Said::Round(Word::Share { round: reader.u64()?, norm: reader.norm()? }),
+        8 => Said::Round(Word::Verdict { round: reader.u64()?, norm: reader.norm()? }),
+        _ => return Err(Malformed("a word is of a kind that there is not")),
+    };
+    if !reader.0.is_empty() {
+        return Err(Malformed("a word has more bytes than it should"));
+    }
+    Ok((epoch, said))
+}

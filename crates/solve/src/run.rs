@@ -1,0 +1,210 @@
+//! A process's share of a run: its blocks, iteration by iteration.
+
+use crate::block::{Block, Face};
+use crate::divide::{Division, Indivisible};
+use crate::problem::Problem;
+use crate::sweep::{Method, distance, psor, richardson};
+use polyrail_p2p::{Link, Peers, Received, Scheme, Verdict};
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+
+/// Points in each direction, at most: a solution of 64 GiB.
+pub const POINTS: usize = 2047;
+/// Sweeps of an iteration, at most.
+pub const INNER: u32 = 1000;
+/// Time between two words of how far one is.
+const TELL: Duration = Duration::from_millis(200);
+/// Who looks on.
+pub const LOOKS_ON: usize = 0;
+
+/// What is to be solved, and how: the task of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Task {
+    /// What.
+    pub problem: Problem,
+    /// How a block is brought closer.
+    pub method: Method,
+    /// Slabs, and not boxes.
+    pub slabs: bool,
+    /// How often that is done between two exchanges.
+    pub inner: u32,
+}
+
+/// How far a process is.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Seconds since it began.
+    pub seconds: f64,
+    /// Iterations.
+    pub iterations: u64,
+    /// How far its blocks are from a solution, by what they last got of the others.
+    pub distance: f64,
+    /// How old the oldest of what it computes with is, in seconds: since it came here.
+    pub age: f64,
+    /// Seconds of waiting for others.
+    pub waited: f64,
+}
+
+/// Why a run did not come to its end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Of the peers.
+    #[error(transparent)]
+    Peers(#[from] polyrail_p2p::Error),
+    /// The cube cannot be divided so.
+    #[error(transparent)]
+    Indivisible(#[from] Indivisible),
+    /// The task is none.
+    #[error("the task that came with the run is none: {0}")]
+    Task(String),
+    /// The result that came is none.
+    #[error("member {0} sent a result that is none: {1}")]
+    Result(usize, String),
+}
+
+impl Task {
+    /// Its bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("numbers and names")
+    }
+
+    /// The task that these bytes are.
+    ///
+    /// # Errors
+    /// They are none, or ask for more than there can be.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
+        let task: Self = serde_json::from_slice(bytes).map_err(|why| Error::Task(why.to_string()))?;
+        if !(1..=POINTS).contains(&task.problem.n) || !(1..=INNER).contains(&task.inner) {
+            return Err(Error::Task(format!("{} points, {} sweeps", task.problem.n, task.inner)));
+        }
+        Ok(task)
+    }
+
+    /// The boxes of so many parts.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn divide(&self, parts: u32) -> Result<Division, Error> {
+        let divided = if self.slabs { Division::slabs } else { Division::boxes };
+        Ok(divided(self.problem.n, parts as usize)?)
+    }
+}
+
+/// A block, and whom it exchanges with.
+struct Part {
+    number: u32,
+    block: Block,
+    /// The vector that is judged.
+    kept: Vec<f64>,
+    /// By face: the part beyond, and what it sent.
+    beyond: Vec<(Face, u32, Vec<u8>)>,
+}
+
+/// What a process has in the end.
+pub struct Outcome {
+    /// The verdict by which all stopped.
+    pub verdict: Verdict,
+    /// How it went.
+    pub progress: Progress,
+    /// Its parts, and the values of their points, as judged.
+    pub parts: Vec<(u32, Vec<f64>)>,
+}
+
+/// Computes until all stop, or `pause`, which is called in each iteration, has an error.
+///
+/// # Errors
+/// A member is gone; the task is none.
+pub fn compute(peers: &mut Peers, mut pause: impl FnMut() -> Result<(), Error>) -> Result<Outcome, Error> {
+    let task = Task::parse(&peers.view().job.task)?;
+    let division = task.divide(peers.view().job.parts)?;
+    let mut parts: Vec<Part> = peers.parts().map(|number| part(&task, &division, number)).collect();
+    let whole = peers.view().job.scheme == Scheme::Synchronous && task.inner == 1;
+    let (start, mut told) = (Instant::now(), None::<Instant>);
+    let mut progress = Progress { seconds: 0.0, iterations: 0, distance: f64::MAX, age: 0.0, waited: 0.0 };
+    let mut bytes = Vec::new();
+    loop {
+        pause()?;
+        let judged = peers.judged();
+        let half = whole.then(|| (peers.iteration() % 2) as usize);
+        for part in &parts {
+            for (face, beyond, _) in &part.beyond {
+                part.block.pack(*face, &mut bytes);
+                peers.send(link(part.number, *beyond, *face), &bytes)?;
+            }
+        }
+        let before = Instant::now();
+        let mut oldest = Duration::ZERO;
+        for part in &mut parts {
+            for (face, beyond, buffer) in &mut part.beyond {
+                let received = peers.receive(link(*beyond, part.number, face.across()), buffer)?;
+                match received {
+                    Received::New { .. } => part.block.unpack(*face, buffer),
+                    Received::Unchanged { age, .. } => oldest = oldest.max(age),
+                    Received::Nothing => {}
+                }
+            }
+        }
+        progress.waited += before.elapsed().as_secs_f64();
+        let mut norm = 0.0_f64;
+        for part in &mut parts {
+            if judged {
+                part.kept.clone_from(&part.block.u);
+            }
+            norm = norm.max(iterate(&task, &mut part.block, judged, half));
+        }
+        progress = Progress {
+            seconds: start.elapsed().as_secs_f64(),
+            iterations: peers.iteration() + 1,
+            distance: norm,
+            age: oldest.as_secs_f64(),
+            ..progress
+        };
+        if told.is_none_or(|told| told.elapsed() > TELL) {
+            told = Some(Instant::now());
+            peers.tell(LOOKS_ON, progress.iterations, &serde_json::to_vec(&progress).expect("numbers"))?;
+        }
+        let before = Instant::now();
+        let verdict = peers.converged(norm)?;
+        progress.waited += before.elapsed().as_secs_f64();
+        if let Some(verdict) = verdict {
+            let parts =
+                parts.into_iter().map(|part| (part.number, part.block.inner(&part.kept).collect())).collect();
+            return Ok(Outcome { verdict, progress, parts });
+        }
+    }
+}
+
+fn part(task: &Task, division: &Division, number: u32) -> Part {
+    let block = Block::new(&task.problem, division.points(number as usize));
+    let beyond = Face::ALL
+        .into_iter()
+        .filter_map(|face| {
+            let beyond = division.beyond(number as usize, face)?;
+            Some((face, beyond as u32, vec![0; block.face_len(face) * 8]))
+        })
+        .collect();
+    Part { number, kept: Vec::new(), block, beyond }
+}
+
+/// The link by which a part says what it has at a face.
+fn link(from: u32, to: u32, face: Face) -> Link {
+    Link::new(from, to).tagged((face.axis * 2 + usize::from(face.high)) as u16)
+}
+
+/// One iteration of a block; how far it was from a solution before: exactly where it is judged, else nearly. `half`: which colour's turn it is, where
+/// blocks exchange between colours.
+fn iterate(task: &Task, block: &mut Block, judged: bool, half: Option<usize>) -> f64 {
+    let exact = (judged && task.method == Method::Psor).then(|| distance(block));
+    let mut first = None;
+    for _ in 0..task.inner {
+        let change = match (task.method, half) {
+            (Method::Richardson, _) => richardson(block),
+            (Method::Psor, Some(colour)) => psor(block, task.problem.omega(), colour..colour + 1),
+            (Method::Psor, None) => psor(block, 1.0, 0..2),
+        };
+        first.get_or_insert(change);
+    }
+    exact.or(first).unwrap_or(f64::MAX)
+}

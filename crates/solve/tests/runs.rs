@@ -1,0 +1,109 @@
+//! Whole runs, a thread and an endpoint for each member: by every scheme, the certificate holds, and in step the answer is that of one alone, bit by bit.
+
+use polyrail_p2p::{Config, Founding, Job, Peers, Scheme, Settings};
+use polyrail_solve::block::Block;
+use polyrail_solve::certify::{certificate, tolerance};
+use polyrail_solve::gather::{Solution, gather, hand_in};
+use polyrail_solve::problem::{Instance, Problem};
+use polyrail_solve::run::{Task, compute};
+use polyrail_solve::sweep::{Method, distance, psor};
+use std::time::Duration;
+
+#[derive(Clone, Copy)]
+struct Case {
+    task: Task,
+    scheme: Scheme,
+    members: usize,
+    parts: u32,
+    bound: f64,
+}
+
+fn settings(site: u32, weight: u16) -> Settings {
+    Settings { rails: Config::default(), site, weight, patience: Some(Duration::from_secs(60)) }
+}
+
+fn solve(case: Case) -> Solution {
+    let founding = Founding::new(settings(0, 0)).expect("an endpoint");
+    let address = founding.address();
+    let tolerance = tolerance(&case.task.problem, case.bound).expect("it can be reached");
+    let job = Job { parts: case.parts, scheme: case.scheme, tolerance, every: 8, task: case.task.to_bytes() };
+    std::thread::scope(|scope| {
+        for member in 0..case.members {
+            scope.spawn(move || {
+                let mut peers = Peers::join(settings(member as u32 / 2, 1), &address).expect("it is let in");
+                let outcome = compute(&mut peers, || Ok(())).expect("a solution");
+                hand_in(&mut peers, &outcome).expect("somebody looks on");
+                peers.leave(Duration::from_secs(20));
+            });
+        }
+        let mut peers = founding.gather(job, case.members, |_| Ok(())).expect("all come");
+        gather(&mut peers, |_| Ok(())).expect("all hand in")
+    })
+}
+
+fn case(scheme: Scheme, members: usize) -> Case {
+    let problem = Problem { instance: Instance::A, n: 19 };
+    let task = Task { problem, method: Method::Richardson, slabs: false, inner: 1 };
+    Case { task, scheme, members, parts: members as u32, bound: 1e-4 }
+}
+
+/// The solution of the difference equations, as near as numbers allow.
+fn reference(problem: &Problem) -> Block {
+    let n = problem.n;
+    let mut block = Block::new(problem, [1..n + 1, 1..n + 1, 1..n + 1]);
+    for _ in 0..600 {
+        psor(&mut block, problem.omega(), 0..2);
+    }
+    assert!(distance(&block) < 1e-14);
+    block
+}
+
+fn holds(case: Case, solution: &Solution) {
+    let reference = reference(&case.task.problem);
+    let off = solution.whole.u.iter().zip(&reference.u).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    let own = certificate(&case.task.problem, distance(&reference)).bound;
+    assert!(off <= solution.certificate.bound + own, "{off} {:?}", solution.certificate);
+    assert!(solution.certificate.bound <= case.bound, "{:?}", solution.certificate);
+    // the vector that was judged is the one that came
+    assert_eq!(solution.certificate, solution.again);
+}
+
+#[test]
+fn by_every_scheme_the_certificate_holds() {
+    for scheme in [Scheme::Synchronous, Scheme::Asynchronous, Scheme::Bounded(3), Scheme::Hybrid] {
+        for (members, parts) in [(1, 1), (2, 2), (4, 8), (3, 7)] {
+            for (method, inner) in [(Method::Richardson, 1), (Method::Psor, 1), (Method::Psor, 4)] {
+                let mut case = Case { parts, ..case(scheme, members) };
+                (case.task.method, case.task.inner) = (method, inner);
+                case.task.slabs = parts == 7;
+                holds(case, &solve(case));
+            }
+        }
+    }
+}
+
+#[test]
+fn in_step_it_is_the_answer_of_one_alone() {
+    for method in [Method::Richardson, Method::Psor] {
+        let mut case = case(Scheme::Synchronous, 1);
+        case.task.method = method;
+        let alone = solve(case);
+        for (members, parts) in [(2, 2), (4, 4), (3, 12)] {
+            let together = solve(Case { parts, members, ..case });
+            assert!(together.whole.u == alone.whole.u, "{method:?}: {members} members, {parts} parts");
+            assert_eq!(together.certificate, alone.certificate);
+            assert!(together.shares.iter().all(|share| share.verdict == alone.shares[0].verdict));
+        }
+    }
+}
+
+#[test]
+fn the_other_instances_are_solved_too() {
+    for instance in [Instance::B, Instance::C] {
+        for scheme in [Scheme::Synchronous, Scheme::Asynchronous] {
+            let mut case = case(scheme, 3);
+            case.task.problem = Problem { instance, n: 11 };
+            holds(case, &solve(case));
+        }
+    }
+}
