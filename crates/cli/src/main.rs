@@ -13,6 +13,7 @@
 //! | `top` | what running programs send by which rail, live |
 //! | `gateway` | carries connections between two sites |
 //! | `wrap` | runs any program so that its connections to another site go through a gateway |
+//! | `solve` | solves a problem on peers, and proves how good the answer is |
 //! | `manual` | completions for shells; manual pages, for who installs |
 //!
 //! Invariants:
@@ -37,6 +38,7 @@ mod report;
 mod run;
 mod settings;
 mod signals;
+mod solve;
 mod table;
 mod top;
 mod trace;
@@ -58,6 +60,7 @@ use clap::Parser;
         polyrail trace -o seen -- ./app               any program: what it says on the network\n  \
         polyrail report seen                          ... as a page, tables and a time line\n  \
         polyrail omp -n 2 -t 4 ./app                  an OpenMP program over two processes\n  \
+        polyrail solve obstacle --n 63 -n 4           an equation on four peers, with a proof of the answer\n  \
         polyrail info                                 what joins this machine to others\n  \
         polyrail doctor                               what works here, and what mends the rest\n\
         polyrail COMMAND --help says more; so do the manual pages, as polyrail-run(1)."
@@ -79,6 +82,7 @@ enum Task {
     Report(report::Args),
     Gateway(gateway::Args),
     Wrap(wrap::Args),
+    Solve(solve::Args),
     Completions(manual::Completions),
     #[command(hide = true)]
     Manual(manual::Pages),
@@ -99,6 +103,7 @@ fn main() -> ExitCode {
         Task::Report(args) => report::main(&args),
         Task::Gateway(args) => gateway::main(&args),
         Task::Wrap(args) => wrap::main(&args),
+        Task::Solve(args) => solve::main(&args),
         Task::Completions(args) => manual::completions(&args),
         Task::Manual(args) => manual::pages(&args),
     }

@@ -74,6 +74,18 @@ impl Held {
     }
 }
 
+/// Whether one that ends a process has come since: for who has something to end first.
+///
+/// # Errors
+/// The system has no descriptor left.
+pub fn flagged() -> io::Result<impl Fn() -> bool> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [INT, TERM, HUP] {
+        signal_hook::flag::register(signal, Arc::clone(&flag))?;
+    }
+    Ok(move || flag.load(Ordering::Relaxed))
+}
+
 /// As a shell would say it: 128 and the signal's number for a program that a signal ended.
 pub fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));

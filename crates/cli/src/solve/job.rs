@@ -1,0 +1,230 @@
+//! The one who starts a run, and looks on: it computes nothing.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, IsTerminal};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use polyrail_p2p::{Error as PeersError, Founding, Job};
+use polyrail_solve::certify;
+use polyrail_solve::gather::{Solution, gather};
+use polyrail_solve::output::write_vti;
+use polyrail_solve::problem::Problem;
+use polyrail_solve::run::{self, Progress, Task};
+
+use super::told::{Told, summary};
+use super::{Error, JOIN, Obstacle, checked, picture, settings, written};
+use crate::output::{self, tell};
+use crate::{launch, signals};
+
+/// Processes that are started where nobody says how many, at most.
+const PEERS: usize = 8;
+/// Iterations between two that are judged, where all are in step.
+const EVERY: u64 = 16;
+/// Between two lines of progress.
+const LINE: Duration = Duration::from_millis(500);
+/// How long processes have for their end.
+const END: Duration = Duration::from_secs(10);
+
+/// Processes of this host, which end with this one.
+struct Started(Vec<Child>);
+
+impl Started {
+    /// Whether one has ended, with an error or, while it is needed, at all.
+    fn look(&mut self, needed: bool) -> Result<(), Error> {
+        for (number, child) in self.0.iter_mut().enumerate() {
+            if let Ok(Some(status)) = child.try_wait()
+                && (needed || !status.success())
+            {
+                return Err(Error::Ended(number, status));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the ends of all.
+    fn wait(&mut self) {
+        let until = Instant::now() + END;
+        while Instant::now() < until
+            && self.0.iter_mut().any(|child| child.try_wait().is_ok_and(|ended| ended.is_none()))
+        {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Founds the run, starts its processes, and gathers what they found.
+pub fn main(args: &Obstacle) -> Result<(), Error> {
+    checked(args)?;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let usual = if args.wait_for > 0 { 0 } else { processors.min(PEERS) };
+    let started = args.peers.unwrap_or(usual);
+    let peers = started + args.wait_for;
+    if peers == 0 {
+        return Err(Error::Use(
+            "nobody is to compute: -n says how many processes, --wait-for how many join".into(),
+        ));
+    }
+    let problem = Problem { instance: args.instance, n: args.points };
+    let bound = args.bound.unwrap_or_else(|| certify::usual(&problem));
+    let tolerance = certify::tolerance(&problem, bound).ok_or_else(|| {
+        let least = certify::certificate(&problem, 0.0).bound;
+        Error::Use(format!(
+            "--bound {bound} is not possible: roundings alone are {least:.1e} on so many points"
+        ))
+    })?;
+    let task = Task { problem, method: args.method.into(), slabs: args.slabs, inner: args.inner };
+    let parts = args.parts.unwrap_or(peers as u32);
+    if (parts as usize) < peers {
+        return Err(Error::Use(format!("--parts {parts} is less than the {peers} processes")));
+    }
+    task.divide(parts)?;
+    let job = Job { parts, scheme: args.scheme, tolerance, every: EVERY, task: task.to_bytes() };
+    // files that cannot be written are told of before anything is computed
+    if let Some(directory) = &args.output {
+        fs::create_dir_all(directory)
+            .map_err(|error| Error::system(format!("making {}", directory.display()), error))?;
+    }
+
+    let interrupted = signals::flagged().map_err(|error| Error::system("watching for signals", error))?;
+    let founding = Founding::new(settings(args.site, 0)?)?;
+    let address = written(&founding.address());
+    if args.wait_for > 0 {
+        tell!(
+            "polyrail solve: waiting for {} to join, by\n  polyrail solve obstacle --join {address}",
+            args.wait_for
+        );
+    }
+    let mut processes = start(started, args.site, &address)?;
+    let (begin, mut line) = (Instant::now(), Line::new());
+    let mut failed = None;
+    let mut watch = |needed| {
+        if interrupted() {
+            failed = Some(Error::Interrupted);
+        } else if let Err(why) = processes.look(needed) {
+            failed = Some(why);
+        }
+        if failed.is_some() { Err(PeersError::Use(String::new())) } else { Ok(()) }
+    };
+    let gathered = match founding.gather(job, peers, |_| watch(true)) {
+        Ok(mut looks_on) => {
+            let mut history: Vec<(f64, f64)> = Vec::new();
+            let solution = gather(&mut looks_on, |far| {
+                watch(false).map_err(run::Error::Peers)?;
+                let seconds = begin.elapsed().as_secs_f64();
+                if let Some(distance) = worst(far) {
+                    history.push((seconds, certify::certificate(&problem, distance).bound));
+                }
+                line.show(&problem, far, bound, seconds);
+                Ok(())
+            });
+            looks_on.leave(Duration::from_secs(1));
+            solution.map(|solution| (solution, history)).map_err(Error::from)
+        }
+        Err(why) => Err(why.into()),
+    };
+    line.clear();
+    let (solution, mut history) = gathered.map_err(|why| failed.unwrap_or(why))?;
+    let seconds = begin.elapsed().as_secs_f64();
+    processes.wait();
+    history.push((seconds, solution.certificate.bound));
+    let told = Told::new(&solution, args.scheme, peers, parts, bound, seconds);
+    if let Some(directory) = &args.output {
+        write_files(directory, &solution, &told, &history, bound)?;
+    }
+    if args.json {
+        output::print_line(&serde_json::to_string(&told).expect("numbers and names"));
+    } else {
+        output::print(&summary(&told, args.output.as_deref()));
+    }
+    Ok(())
+}
+
+fn start(count: usize, site: u32, address: &str) -> Result<Started, Error> {
+    let mut started = Started(Vec::new());
+    let own = std::env::current_exe().map_err(|error| Error::system("finding this program", error))?;
+    for number in 0..count {
+        let mut command = Command::new(&own);
+        command.args(["solve", "obstacle", "--site", &site.to_string()]).env(JOIN, address);
+        command.stdin(Stdio::null());
+        let child = launch::spawn_bound(&command)
+            .map_err(|error| Error::system(format!("starting peer {number}"), error))?;
+        started.0.push(child);
+    }
+    Ok(started)
+}
+
+/// The largest distance, once all have told of theirs.
+fn worst(far: &[Option<Progress>]) -> Option<f64> {
+    let known: Vec<f64> = far.iter().flatten().map(|progress| progress.distance).collect();
+    // the one who looks on tells of none
+    (known.len() + 1 == far.len()).then(|| known.into_iter().fold(0.0, f64::max))
+}
+
+fn write_files(
+    directory: &Path,
+    solution: &Solution,
+    told: &Told,
+    history: &[(f64, f64)],
+    bound: f64,
+) -> Result<(), Error> {
+    let at = |name: &str| directory.join(name);
+    let failed = |name: &str| {
+        let path = at(name).display().to_string();
+        move |error| Error::system(format!("writing {path}"), error)
+    };
+    let file = File::create(at("solution.vti")).map_err(failed("solution.vti"))?;
+    write_vti(solution, BufWriter::new(file)).map_err(failed("solution.vti"))?;
+    let text = serde_json::to_string_pretty(told).expect("numbers and names");
+    fs::write(at("summary.json"), text + "\n").map_err(failed("summary.json"))?;
+    let drawn = |name: &str, done: Result<(), String>| {
+        done.map_err(|why| Error::Use(format!("drawing {}: {why}", at(name).display())))
+    };
+    drawn("convergence.svg", picture::convergence(&at("convergence.svg"), history, bound))?;
+    drawn("solution.svg", picture::cut(&at("solution.svg"), solution))
+}
+
+/// The line of progress, at a terminal.
+struct Line {
+    shown: Option<Instant>,
+    terminal: bool,
+}
+
+impl Line {
+    fn new() -> Self {
+        Self { shown: None, terminal: std::io::stderr().is_terminal() }
+    }
+
+    fn show(&mut self, problem: &Problem, far: &[Option<Progress>], bound: f64, seconds: f64) {
+        if !self.terminal || self.shown.is_some_and(|shown| shown.elapsed() < LINE) {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        let Some(distance) = worst(far) else { return };
+        let now = certify::certificate(problem, distance).bound;
+        let all = || far.iter().flatten();
+        let least = all().map(|one| one.iterations).min().unwrap_or_default();
+        let most = all().map(|one| one.iterations).max().unwrap_or_default();
+        let age = all().map(|one| one.age).fold(0.0, f64::max);
+        tell!(
+            "\x1b[1A\x1b[2K{seconds:.1} s: within {now:.1e} of {bound:.1e}; {least} to {most} iterations; oldest value {:.1} ms",
+            age * 1e3
+        );
+    }
+
+    fn clear(&mut self) {
+        if self.shown.take().is_some() {
+            tell!("\x1b[1A\x1b[2K");
+        }
+    }
+}

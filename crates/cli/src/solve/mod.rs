@@ -1,0 +1,228 @@
+//! `polyrail solve`: peers that solve a problem together, and what they found, with a proof. `polyrail_solve` has the problem, `polyrail_p2p` the peers.
+//!
+//! | module | |
+//! |---|---|
+//! | `job` | the one who starts: processes of this host, others who join, progress, the end |
+//! | `picture` | convergence against time, and a cut through the solution |
+//! | `told` | what is printed |
+
+mod job;
+mod picture;
+mod told;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use clap::ValueEnum;
+use polyrail_p2p::words::ADDRESS;
+use polyrail_p2p::{Peers, Scheme, Settings};
+use polyrail_solve::gather::hand_in;
+use polyrail_solve::problem::Instance;
+use polyrail_solve::run::{self, POINTS, compute};
+use polyrail_solve::sweep::Method;
+
+use crate::output::tell;
+
+/// Where processes that the command starts find the run's address: it is the key to the run, and a command's words can be read by all.
+const JOIN: &str = "POLYRAIL_SOLVE_JOIN";
+
+/// Solves a problem on several processes that exchange what they have of their edges, in step or not.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(clap::Subcommand)]
+enum Task {
+    Obstacle(Obstacle),
+}
+
+/// The obstacle problem in three dimensions: a membrane in a cube over an obstacle.
+#[derive(clap::Args)]
+#[command(
+    disable_help_flag = false,
+    after_help = "Examples:\n  \
+        polyrail solve obstacle --n 127 -n 4                         four processes of this host, in step\n  \
+        polyrail solve obstacle --n 127 --scheme async -n 2 --wait-for 2   ... and two that join, by the address that is printed\n  \
+        polyrail solve obstacle --join ADDRESS                       one of those, on any machine\n  \
+        polyrail solve obstacle --n 127 -o found                     files: for ParaView, pictures, JSON"
+)]
+struct Obstacle {
+    /// Points between two faces of the cube, in each direction
+    #[arg(long = "n", value_name = "POINTS", default_value_t = 63)]
+    points: usize,
+    /// Which data: a, a ball whose solution is known; b, a floor; c, no obstacle
+    #[arg(long, value_parser = instance, default_value = "a")]
+    instance: Instance,
+    /// Who waits for whom: sync, async, hybrid (in step within a site), or bounded:N (values at most N iterations old)
+    #[arg(long, value_parser = scheme, default_value = "sync")]
+    scheme: Scheme,
+    /// Processes that are started here [default: as many as processors, at most 8; 0 with --wait-for]
+    #[arg(short = 'n', long = "peers", value_name = "PEERS")]
+    peers: Option<usize>,
+    /// Others that are to join before it begins
+    #[arg(long, value_name = "PEERS", default_value_t = 0)]
+    wait_for: usize,
+    /// Takes part in a run that another has begun; its address is that which was printed there, or - to read it from the standard input
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["peers", "wait_for", "output"])]
+    join: Option<String>,
+    /// At which site this machine is, as a number, for --scheme hybrid
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    site: u32,
+    /// How a block is brought closer to the solution
+    #[arg(long, value_enum, default_value = "richardson")]
+    method: Way,
+    /// Sweeps of a block between two exchanges
+    #[arg(long, value_name = "SWEEPS", default_value_t = 1)]
+    inner: u32,
+    /// Parts in all [default: one for each process]
+    #[arg(long)]
+    parts: Option<u32>,
+    /// Parts are slabs, and not boxes with as little surface as can be
+    #[arg(long)]
+    slabs: bool,
+    /// All stop when each value is proven to be within so much of the solution of the difference equations [default: h^2 / 25]
+    #[arg(long, value_name = "BOUND")]
+    bound: Option<f64>,
+    /// Writes the solution for ParaView, pictures and a summary as JSON into this directory
+    #[arg(short, long, value_name = "DIRECTORY")]
+    output: Option<PathBuf>,
+    /// Prints the summary as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Way {
+    /// Projected Richardson (Jacobi): the original's
+    Richardson,
+    /// Projected over-relaxation; Gauss-Seidel where peers are not in step
+    Psor,
+}
+
+impl From<Way> for Method {
+    fn from(way: Way) -> Self {
+        match way {
+            Way::Richardson => Self::Richardson,
+            Way::Psor => Self::Psor,
+        }
+    }
+}
+
+fn instance(text: &str) -> Result<Instance, String> {
+    match text {
+        "a" => Ok(Instance::A),
+        "b" => Ok(Instance::B),
+        "c" => Ok(Instance::C),
+        _ => Err("there are a, b and c".into()),
+    }
+}
+
+fn scheme(text: &str) -> Result<Scheme, String> {
+    match text {
+        "sync" => Ok(Scheme::Synchronous),
+        "async" => Ok(Scheme::Asynchronous),
+        "hybrid" => Ok(Scheme::Hybrid),
+        _ => match text.strip_prefix("bounded:").map(str::parse) {
+            Some(Ok(0)) => Ok(Scheme::Synchronous),
+            Some(Ok(bound)) => Ok(Scheme::Bounded(bound)),
+            _ => Err("there are sync, async, hybrid and bounded:N".into()),
+        },
+    }
+}
+
+/// Why a run did not come to its end.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error(transparent)]
+    Run(#[from] run::Error),
+    #[error("{0}")]
+    Use(String),
+    #[error("{what}: {error}")]
+    System { what: String, error: std::io::Error },
+    #[error("peer {0} ended with {1} before the run did; what it said is above")]
+    Ended(usize, std::process::ExitStatus),
+    #[error("it was interrupted")]
+    Interrupted,
+}
+
+impl From<polyrail_p2p::Error> for Error {
+    fn from(error: polyrail_p2p::Error) -> Self {
+        Self::Run(error.into())
+    }
+}
+
+impl Error {
+    fn system(what: impl Into<String>, error: std::io::Error) -> Self {
+        Self::System { what: what.into(), error }
+    }
+}
+
+/// Runs the subcommand; the exit status is the one to end with.
+pub fn main(args: &Args) -> ExitCode {
+    let Task::Obstacle(args) = &args.task;
+    let done = match (&args.join, std::env::var(JOIN)) {
+        (Some(address), _) => take_part(args, address),
+        (None, Ok(address)) => take_part(args, &address),
+        (None, Err(_)) => job::main(args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            tell!("polyrail solve: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// An address as people copy it.
+fn written(address: &[u8; ADDRESS]) -> String {
+    URL_SAFE_NO_PAD.encode(address)
+}
+
+fn read(text: &str) -> Result<Vec<u8>, Error> {
+    let mut line = String::new();
+    if text == "-" {
+        std::io::stdin().read_line(&mut line).map_err(|error| Error::system("reading the address", error))?;
+    }
+    let text = if text == "-" { line.trim() } else { text };
+    let address = URL_SAFE_NO_PAD.decode(text).ok().filter(|address| address.len() == ADDRESS);
+    address.ok_or_else(|| {
+        Error::Use(format!(
+            "{text:?} is no address of a run; it is the word of {} letters that the one who began it printed",
+            (ADDRESS * 4).div_ceil(3)
+        ))
+    })
+}
+
+fn settings(site: u32, weight: u16) -> Result<Settings, Error> {
+    Ok(Settings { site, weight, ..Settings::from_env()? })
+}
+
+/// What a process of a run does, whoever started it.
+fn take_part(args: &Obstacle, address: &str) -> Result<(), Error> {
+    let address = read(address)?;
+    let mut peers = Peers::join(settings(args.site, 1)?, &address)?;
+    let outcome = compute(&mut peers, || Ok(()))?;
+    hand_in(&mut peers, &outcome)?;
+    // the last of it is under way; who looks on has all when its end closes
+    peers.leave(std::time::Duration::from_secs(60));
+    Ok(())
+}
+
+fn checked(args: &Obstacle) -> Result<(), Error> {
+    if !(1..=POINTS).contains(&args.points) {
+        return Err(Error::Use(format!("--n {} is not possible: 1 to {POINTS} points", args.points)));
+    }
+    if !(1..=run::INNER).contains(&args.inner) {
+        return Err(Error::Use(format!(
+            "--inner {} is not possible: 1 to {} sweeps",
+            args.inner,
+            run::INNER
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! What is printed of a run that has ended.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use polyrail_p2p::Scheme;
+use polyrail_solve::certify::Certificate;
+use polyrail_solve::gather::{Share, Solution};
+use polyrail_solve::run::Task;
+use polyrail_solve::sweep::Method;
+use serde::Serialize;
+
+use crate::table;
+
+/// A run's summary, also as JSON.
+#[derive(Serialize)]
+pub struct Told {
+    /// What this is, and how it is to be read.
+    version: u32,
+    task: Task,
+    scheme: String,
+    peers: usize,
+    parts: u32,
+    /// What was asked for.
+    wanted: f64,
+    /// The proof: each value is within its bound of the solution of the difference equations.
+    certificate: Certificate,
+    /// The same, computed anew of the whole solution.
+    certificate_of_the_whole: Certificate,
+    /// The largest difference from the solution between the points, where that is known.
+    error: Option<f64>,
+    /// From the first process's start to the whole solution.
+    seconds: f64,
+    members: Vec<Share>,
+}
+
+impl Told {
+    /// The summary of a solution.
+    pub fn new(
+        solution: &Solution,
+        scheme: Scheme,
+        peers: usize,
+        parts: u32,
+        wanted: f64,
+        seconds: f64,
+    ) -> Self {
+        Self {
+            version: 1,
+            task: solution.task,
+            scheme: match scheme {
+                Scheme::Synchronous => "synchronous".into(),
+                Scheme::Asynchronous => "asynchronous".into(),
+                Scheme::Hybrid => "hybrid".into(),
+                Scheme::Bounded(bound) => format!("values at most {bound} iterations old"),
+            },
+            peers,
+            parts,
+            wanted,
+            certificate: solution.certificate,
+            certificate_of_the_whole: solution.again,
+            error: solution.error,
+            seconds,
+            members: solution.shares.clone(),
+        }
+    }
+}
+
+/// The same for people.
+pub fn summary(told: &Told, files: Option<&Path>) -> String {
+    let n = told.task.problem.n;
+    let method = match told.task.method {
+        Method::Richardson => "projected Richardson",
+        Method::Psor => "projected over-relaxation",
+    };
+    let mut text = format!(
+        "obstacle problem {:?}, {n} x {n} x {n} points: {method}, {}, {} in {}\n",
+        told.task.problem.instance,
+        told.scheme,
+        counted(told.peers, "process", "processes"),
+        counted(told.parts as usize, "part", "parts"),
+    );
+    let rows = told.members.iter().map(|share| {
+        let progress = share.progress;
+        vec![
+            share.member.to_string(),
+            progress.iterations.to_string(),
+            format!("{:.2}", progress.seconds),
+            format!("{:.0} %", 100.0 * progress.waited / progress.seconds.max(1e-9)),
+        ]
+    });
+    let head = ["PEER", "ITERATIONS", "SECONDS", "WAITED"].map(String::from).to_vec();
+    text += &table::aligned(std::iter::once(head).chain(rows));
+    let bound = told.certificate.bound;
+    let _ = writeln!(
+        text,
+        "proven: each value is within {bound:.2e} of the solution of the difference equations (asked for: {:.2e})",
+        told.wanted
+    );
+    if let Some(error) = told.error {
+        let _ = writeln!(
+            text,
+            "and {error:.4e} at most from the solution between the points, which is known here"
+        );
+    }
+    let _ = writeln!(text, "{:.2} s in all", told.seconds);
+    if let Some(files) = files {
+        let _ = writeln!(
+            text,
+            "written: solution.vti, solution.svg, convergence.svg, summary.json in {}",
+            files.display()
+        );
+    }
+    text
+}
+
+fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
