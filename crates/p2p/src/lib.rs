@@ -13,8 +13,10 @@
 //! | module | |
 //! |---|---|
 //! | [`meet`] | one founds a run, and others join it |
+//! | [`members`] | who takes part, and who holds which part: a machine without input or output |
 //! | [`peers`] | the calls, over a [`Mailbox`](polyrail_rails::mailbox::Mailbox) |
 //! | [`rounds`] | when all may stop: a machine without input or output |
+//! | [`view`] | who takes part, in what, and who holds which part |
 //! | [`words`], `link` | what members say to each other, and what stands before data, as bytes |
 //!
 //! Invariants:
@@ -26,8 +28,10 @@
 mod error;
 mod link;
 pub mod meet;
+pub mod members;
 pub mod peers;
 pub mod rounds;
+pub mod view;
 pub mod words;
 
 pub use error::Error;
@@ -36,7 +40,7 @@ pub use meet::Founding;
 pub use peers::{Peers, Received, Settings};
 pub use polyrail_rails::Config;
 pub use rounds::Verdict;
-pub use words::{Job, Member, View};
+pub use view::{Job, Member, View};
 
 /// Who waits for whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,4 +53,15 @@ pub enum Scheme {
     Bounded(u64),
     /// Synchronous among members of a site, asynchronous between sites.
     Hybrid,
+}
+
+impl Scheme {
+    /// The group of members at this site that are in step with each other; none: nobody is.
+    pub(crate) fn in_step_at(self, site: u32) -> Option<u32> {
+        match self {
+            Self::Synchronous => Some(0),
+            Self::Hybrid => Some(site),
+            Self::Asynchronous | Self::Bounded(_) => None,
+        }
+    }
 }

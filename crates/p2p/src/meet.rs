@@ -3,7 +3,8 @@
 use crate::error::{Error, breach, gone};
 use crate::link::Class;
 use crate::peers::{Peers, Settings};
-use crate::words::{self, ADDRESS, Heard, Job, Member, Said, View};
+use crate::view::{ADDRESS, Job, Member, NOBODY, View};
+use crate::words::{self, Heard, Said};
 use polyrail_rails::mailbox::{Done, Mailbox};
 use polyrail_rails::worker::Refused;
 use std::sync::Arc;
@@ -78,7 +79,10 @@ impl Founding {
                 }
             }
         }
-        let view = View { owners: owners(&job, &members)?, job, members };
+        let holders = vec![NOBODY; job.parts as usize];
+        let groups = members.iter().filter_map(|member| job.scheme.in_step_at(member.site));
+        let from = groups.map(|group| (group, 0)).collect();
+        let view = View { owners: owners(&job, &members)?, job, members, holders, from };
         let bytes: Arc<[u8]> = words::encode(1, &Said::View(Box::new(view.clone()))).into();
         if bytes.len() > VIEW {
             return Err(Error::Use(format!(

@@ -1,7 +1,9 @@
 //! What members say to each other, as bytes (`docs/wire-peers.md`): little-endian, bounded, and checked before anything depends on it.
 
 use crate::Scheme;
+use crate::members;
 use crate::rounds::Word;
+use crate::view::{Job, MEMBERS, Member, NOBODY, PARTS, TASK, View};
 use polyrail_rails::PeerIdx;
 use std::sync::mpsc::Receiver;
 
@@ -9,14 +11,8 @@ use std::sync::mpsc::Receiver;
 pub(crate) const ACTIVE: u16 = 1;
 /// The version that this code speaks.
 pub const VERSION: u8 = 1;
-/// Bytes of an endpoint's address.
-pub const ADDRESS: usize = 64;
-/// Members of a view, at most.
-pub const MEMBERS: usize = 1 << 13;
-/// Parts of a job, at most.
-pub const PARTS: usize = 1 << 20;
-/// Bytes of a job's task, at most.
-pub const TASK: usize = 1 << 16;
+/// States that a member says that it keeps, at most.
+const STATES: usize = 8 * PARTS;
 /// Bytes of a reason, at most.
 const REASON: usize = 1 << 10;
 /// Bytes before a word's own.
@@ -24,43 +20,6 @@ const HEAD: usize = 8;
 
 /// Words that have come: from whom, and their bytes.
 pub(crate) type Heard = Receiver<(PeerIdx, Vec<u8>)>;
-
-/// One member, as all know it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
-    /// Where its endpoint is reached, and the key to it.
-    pub address: [u8; ADDRESS],
-    /// Which of the sites it is at: members of one are in step where the scheme is hybrid.
-    pub site: u32,
-    /// How much it is given to do, as a share.
-    pub weight: u16,
-}
-
-/// What is computed, and how: the same for all members.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Job {
-    /// Into how many parts it is divided.
-    pub parts: u32,
-    /// Who waits for whom.
-    pub scheme: Scheme,
-    /// The norm at which all stop.
-    pub tolerance: f64,
-    /// Where all are in step: iterations between two rounds.
-    pub every: u64,
-    /// What the program's members have to know besides: any bytes.
-    pub task: Vec<u8>,
-}
-
-/// Who takes part, and who holds which part.
-#[derive(Debug, Clone, PartialEq)]
-pub struct View {
-    /// What they compute.
-    pub job: Job,
-    /// The members, by number.
-    pub members: Vec<Member>,
-    /// The member that holds each part.
-    pub owners: Vec<u16>,
-}
 
 /// One thing that one member says to another.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,6 +32,8 @@ pub enum Said {
     View(Box<View>),
     /// Of a round.
     Round(Word),
+    /// Of who takes part.
+    Members(members::Word),
 }
 
 /// Bytes that are no word, and what about them is wrong.
@@ -138,14 +99,25 @@ impl<'a> Reader<'a> {
         Ok(Job { parts, scheme, tolerance, every, task: self.bytes(len)?.to_vec() })
     }
 
+    fn members(&mut self) -> Result<Vec<Member>, Malformed> {
+        (0..self.count(MEMBERS)?).map(|_| self.member()).collect()
+    }
+
     fn view(&mut self) -> Result<View, Malformed> {
         let job = self.job()?;
-        let members: Vec<_> = (0..self.count(MEMBERS)?).map(|_| self.member()).collect::<Result<_, _>>()?;
+        let members = self.members()?;
         let owners: Vec<_> = (0..job.parts).map(|_| self.u16()).collect::<Result<_, _>>()?;
-        if members.is_empty() || owners.iter().any(|owner| usize::from(*owner) >= members.len()) {
+        let holders: Vec<_> = (0..job.parts).map(|_| self.u16()).collect::<Result<_, _>>()?;
+        let is_one = |one: &u16| usize::from(*one) < members.len();
+        if members.is_empty()
+            || !owners.iter().all(|owner| is_one(owner) && members[usize::from(*owner)].weight > 0)
+            || !holders.iter().all(|holder| is_one(holder) || *holder == NOBODY)
+        {
             return Err(Malformed("a part is held by nobody"));
         }
-        Ok(View { job, members, owners })
+        let from =
+            (0..self.count(MEMBERS)?).map(|_| Ok((self.u32()?, self.u64()?))).collect::<Result<_, _>>()?;
+        Ok(View { job, members, owners, holders, from })
     }
 }
 
@@ -172,7 +144,55 @@ fn put_view(out: &mut Vec<u8>, view: &View) {
     out.extend(&job.task);
     out.extend((view.members.len() as u32).to_le_bytes());
     view.members.iter().for_each(|member| put_member(out, member));
-    view.owners.iter().for_each(|owner| out.extend(owner.to_le_bytes()));
+    view.owners.iter().chain(&view.holders).for_each(|one| out.extend(one.to_le_bytes()));
+    out.extend((view.from.len() as u32).to_le_bytes());
+    for (site, iteration) in &view.from {
+        out.extend(site.to_le_bytes());
+        out.extend(iteration.to_le_bytes());
+    }
+}
+
+fn put_members(out: &mut Vec<u8>, word: &members::Word) -> u8 {
+    use members::Word::{Accept, Beat, Prepare, Promise, Propose, Want};
+    match word {
+        Beat { busy } => {
+            out.extend(busy.to_le_bytes());
+            9
+        }
+        Want { suspects, joining } => {
+            out.extend((suspects.len() as u32).to_le_bytes());
+            suspects.iter().for_each(|one| out.extend(one.to_le_bytes()));
+            out.extend((joining.len() as u32).to_le_bytes());
+            joining.iter().for_each(|member| put_member(out, member));
+            10
+        }
+        Prepare { ballot } => {
+            out.extend(ballot.to_le_bytes());
+            11
+        }
+        Promise { ballot, accepted, kept } => {
+            out.extend(ballot.to_le_bytes());
+            out.extend((kept.len() as u32).to_le_bytes());
+            for (part, iteration) in kept {
+                out.extend(part.to_le_bytes());
+                out.extend(iteration.to_le_bytes());
+            }
+            if let Some((of, view)) = accepted {
+                out.extend(of.to_le_bytes());
+                put_view(out, view);
+            }
+            12
+        }
+        Propose { ballot, view } => {
+            out.extend(ballot.to_le_bytes());
+            put_view(out, view);
+            13
+        }
+        Accept { ballot } => {
+            out.extend(ballot.to_le_bytes());
+            14
+        }
+    }
 }
 
 /// A word's bytes; `epoch` is the number of the view that it is said in.
@@ -202,6 +222,7 @@ pub fn encode(epoch: u32, said: &Said) -> Vec<u8> {
         Said::Round(Word::Mark { round, at }) => numbers(&mut out, 6, *round, *at),
         Said::Round(Word::Share { round, norm }) => numbers(&mut out, 7, *round, norm.to_bits()),
         Said::Round(Word::Verdict { round, norm }) => numbers(&mut out, 8, *round, norm.to_bits()),
+        Said::Members(word) => put_members(&mut out, word),
     };
     out
 }
@@ -245,6 +266,23 @@ pub fn decode(bytes: &[u8]) -> Result<(u32, Said), Malformed> {
         6 => Said::Round(Word::Mark { round: reader.u64()?, at: reader.u64()? }),
         7 => Said::Round(Word::Share { round: reader.u64()?, norm: reader.norm()? }),
         8 => Said::Round(Word::Verdict { round: reader.u64()?, norm: reader.norm()? }),
+        9 => Said::Members(members::Word::Beat { busy: reader.u32()? }),
+        10 => {
+            let suspects = (0..reader.count(MEMBERS)?).map(|_| reader.u16()).collect::<Result<_, _>>()?;
+            Said::Members(members::Word::Want { suspects, joining: reader.members()? })
+        }
+        11 => Said::Members(members::Word::Prepare { ballot: reader.u64()? }),
+        12 => {
+            let ballot = reader.u64()?;
+            let kept = (0..reader.count(STATES)?)
+                .map(|_| Ok((reader.u32()?, reader.u64()?)))
+                .collect::<Result<_, _>>()?;
+            let accepted =
+                if reader.0.is_empty() { None } else { Some((reader.u64()?, Box::new(reader.view()?))) };
+            Said::Members(members::Word::Promise { ballot, accepted, kept })
+        }
+        13 => Said::Members(members::Word::Propose { ballot: reader.u64()?, view: Box::new(reader.view()?) }),
+        14 => Said::Members(members::Word::Accept { ballot: reader.u64()? }),
         _ => return Err(Malformed("a word is of a kind that there is not")),
     };
     if !reader.0.is_empty() {

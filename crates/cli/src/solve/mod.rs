@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::ValueEnum;
-use polyrail_p2p::words::ADDRESS;
+use polyrail_p2p::view::ADDRESS;
 use polyrail_p2p::{Peers, Scheme, Settings};
 use polyrail_solve::gather::hand_in;
 use polyrail_solve::problem::Instance;

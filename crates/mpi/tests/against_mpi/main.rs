@@ -172,6 +172,19 @@ fn random_operations_give_what_the_mpi_gives() {
     }
 }
 
+/// A job that a rank aborts because of what it says. The word is there every time, and the launcher ends in one of three: on a busy machine
+/// PRRTE's does not always, once its processes are ended ("Abort is in progress").
+#[track_caller]
+fn ends_with_a_word(mpi: &str, ranks: usize, hosts: Hosts, case: &str, told: &str) {
+    let ended = (0..3).any(|_| {
+        let (status, said) = run(mpi, ranks, hosts, &[], "cases", &[case]);
+        let is_told = said.contains(told) && !said.contains("nobody");
+        assert!(status != Some(0) && is_told, "{mpi} {case}: {status:?} {said}");
+        status != Some(124)
+    });
+    assert!(ended, "{mpi} {case}: the launcher does not end");
+}
+
 #[test]
 fn so_they_do_between_hosts() {
     let _alone = alone();
@@ -179,9 +192,8 @@ fn so_they_do_between_hosts() {
         return polyrail_skip::lacking("network namespaces (scripts/lab)");
     }
     for mpi in MPIS {
-        let (status, said) = run(mpi, 4, Hosts::Two, &[], "cases", &["pieces"]);
         let told = "an operation is of 262144 bytes at rank 2, and of 524288 on another host";
-        assert!(status != Some(0) && status != Some(124) && said.contains(told), "{mpi}: {status:?} {said}");
+        ends_with_a_word(mpi, 4, Hosts::Two, "pieces", told);
         random(mpi, 4, Hosts::Two);
         random(mpi, 5, Hosts::InTurn);
     }
@@ -210,12 +222,7 @@ fn broadcasts_to_many_hosts_are_sent_once() {
             ("more", "an operation is of 524288 bytes at rank"),
             ("short", "cannot send to other hosts, or receive"),
         ] {
-            let (status, said) = run(mpi, 8, Hosts::Four(""), &[], "cases", &[case]);
-            let ended = status != Some(0) && status != Some(124);
-            assert!(
-                ended && said.contains(told) && !said.contains("nobody"),
-                "{mpi} {case}: {status:?} {said}"
-            );
+            ends_with_a_word(mpi, 8, Hosts::Four(""), case, told);
         }
     }
 }

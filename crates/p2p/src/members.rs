@@ -1,0 +1,538 @@
+//! Who takes part: a machine that every member has one of.
+//!
+//! A **view** is who takes part and who holds which part; views have numbers, one after the other. What the next view is, the members of the one
+//! before agree on: one of them proposes, and what a quorum has accepted is decided, whoever proposes after it (Lamport's single-decree Paxos, a
+//! decision for each view). A quorum is more than half of the view's members, or half of them with the first: two parts of a network that are cut apart
+//! never go on both. No member is special: the first that is not suspected proposes, and when it is, the next one does.
+//!
+//! A member is **suspected** when its session has ended, or when it says nothing for long; each is listened to by the three that come after it. Who computes for
+//! long between two calls says so, and is given more time. Who is suspected is left out of the next view, and who wants to join is in it.
+//!
+//! Parts of who is left out go to members that have kept their state. In step all go on from the last iteration of which all states are kept; out of
+//! step everyone goes on as it is.
+//!
+//! No clock, no randomness, no trust in words: time is given, and what does not fit is left aside.
+
+use crate::view::{Member, NOBODY, View};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Time in nanoseconds.
+pub type Time = u64;
+
+const MILLISECOND: Time = 1_000_000;
+/// Between two beats.
+const BEAT: Time = 500 * MILLISECOND;
+/// Who is not heard for so long is suspected.
+const SILENCE: Time = 5_000 * MILLISECOND;
+/// ... or for so many times the longest that it was busy.
+const PATIENCE: Time = 8;
+/// Those before a member whom it listens to.
+const WATCHED: usize = 3;
+/// How long a proposer waits before it begins anew, and those who do not propose before they tell of suspicions again.
+const AGAIN: Time = 1_000 * MILLISECOND;
+/// Those who want to join and wait for it, at most.
+const JOINING: usize = 64;
+/// States of a part that are listed, at most.
+const STATES: usize = 4;
+
+/// What members say to each other about who takes part.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Word {
+    /// I am here; this is the longest that I was busy, in milliseconds.
+    Beat {
+        /// Milliseconds.
+        busy: u32,
+    },
+    /// These are suspected, and these want to join.
+    Want {
+        /// By number.
+        suspects: Vec<u16>,
+        /// New ones.
+        joining: Vec<Member>,
+    },
+    /// Proposes to propose.
+    Prepare {
+        /// Higher than any before.
+        ballot: u64,
+    },
+    /// Will accept nothing of a lower ballot.
+    Promise {
+        /// The ballot.
+        ballot: u64,
+        /// What was accepted before, and in which.
+        accepted: Option<(u64, Box<View>)>,
+        /// States that are kept: of which part, of which iteration.
+        kept: Vec<(u32, u64)>,
+    },
+    /// This is to be the next view.
+    Propose {
+        /// The ballot.
+        ballot: u64,
+        /// The view.
+        view: Box<View>,
+    },
+    /// Accepts it.
+    Accept {
+        /// The ballot.
+        ballot: u64,
+    },
+}
+
+#[derive(Debug)]
+enum Role {
+    Follows,
+    Prepares { ballot: u64, since: Time, asked: Time, promises: BTreeMap<u16, Promise> },
+    Proposes { ballot: u64, since: Time, asked: Time, view: Box<View>, accepts: BTreeSet<u16> },
+}
+
+#[derive(Debug)]
+struct Promise {
+    accepted: Option<(u64, Box<View>)>,
+    kept: Vec<(u32, u64)>,
+}
+
+/// One member's share of agreeing on who takes part.
+#[derive(Debug)]
+pub struct Members {
+    me: u16,
+    epoch: u32,
+    view: View,
+    role: Role,
+    /// The ballot below which nothing is accepted.
+    promised: u64,
+    accepted: Option<(u64, Box<View>)>,
+    /// By number; those whose session has ended.
+    lost: BTreeSet<u16>,
+    silent: BTreeSet<u16>,
+    /// Others' word for it.
+    told: BTreeSet<u16>,
+    joining: Vec<Member>,
+    /// When each was heard last, and how long it is busy at most.
+    heard: Vec<(Time, Time)>,
+    kept: BTreeSet<(u32, u64)>,
+    /// How long this one was busy between two calls, at most.
+    busy: Time,
+    last: Time,
+    beat: Time,
+    wanted: Time,
+    out: VecDeque<(u16, Word)>,
+    decided: Option<View>,
+}
+
+impl Members {
+    /// The machine of a member of this view, which has this number; none if it is not in it.
+    pub fn new(view: View, epoch: u32, me: usize, now: Time) -> Self {
+        let members = view.members.len();
+        assert!(me < members, "it is a member of the view");
+        Self {
+            me: me as u16,
+            epoch,
+            view,
+            role: Role::Follows,
+            promised: 0,
+            accepted: None,
+            lost: BTreeSet::new(),
+            silent: BTreeSet::new(),
+            told: BTreeSet::new(),
+            joining: Vec::new(),
+            heard: vec![(now, 0); members],
+            kept: BTreeSet::new(),
+            busy: 0,
+            last: now,
+            beat: now,
+            wanted: now,
+            out: VecDeque::new(),
+            decided: None,
+        }
+    }
+
+    /// The number of the view.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// The view that follows, once it is decided: who is in it begins a new machine.
+    pub fn decided(&mut self) -> Option<View> {
+        self.decided.take()
+    }
+
+    /// The next word to say, and to whom.
+    pub fn say(&mut self) -> Option<(usize, Word)> {
+        self.out.pop_front().map(|(to, word)| (usize::from(to), word))
+    }
+
+    /// A state of a part is kept here.
+    pub fn keeps(&mut self, part: u32, iteration: u64) {
+        self.kept.insert((part, iteration));
+    }
+
+    /// A state is not kept any more.
+    pub fn forgets(&mut self, part: u32, iteration: u64) {
+        self.kept.remove(&(part, iteration));
+    }
+
+    /// Whether something may be decided that counts on what is kept here.
+    pub fn counts_on_kept(&self) -> bool {
+        self.promised > 0
+    }
+
+    /// The session with a member has ended, or it cannot be reached.
+    pub fn lost(&mut self, member: usize, now: Time) {
+        if self.lost.insert(member as u16) {
+            self.wanted = now.saturating_sub(AGAIN);
+        }
+    }
+
+    /// Someone wants to join.
+    pub fn joins(&mut self, member: Member, now: Time) {
+        let known = |one: &Member| one.address == member.address;
+        if !self.view.members.iter().any(known)
+            && !self.joining.iter().any(known)
+            && self.joining.len() < JOINING
+        {
+            self.joining.push(member);
+            self.wanted = now.saturating_sub(AGAIN);
+        }
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Time) {
+        let idle = now.saturating_sub(self.last);
+        self.last = now;
+        // what was not looked at may say more than silence does: a round of listening comes first
+        if idle > BEAT {
+            self.busy = self.busy.max(idle);
+            for (heard, _) in &mut self.heard {
+                *heard = (*heard).max(now.saturating_sub(SILENCE / 2));
+            }
+        }
+        let members = self.view.members.len();
+        if now.saturating_sub(self.beat) >= BEAT {
+            self.beat = now;
+            let busy = (self.busy / MILLISECOND) as u32;
+            // what was once is forgotten slowly
+            self.busy -= self.busy / 8;
+            for after in (1..members).take(WATCHED) {
+                self.out
+                    .push_back(((usize::from(self.me) + after) as u16 % members as u16, Word::Beat { busy }));
+            }
+            for before in (1..members).take(WATCHED) {
+                let watched = (usize::from(self.me) + members - before) % members;
+                if now.saturating_sub(self.heard[watched].0) > self.patience_with(watched) {
+                    self.silent.insert(watched as u16);
+                }
+            }
+        }
+        let wants = !self.joining.is_empty() || self.suspects().next().is_some();
+        if wants && now.saturating_sub(self.wanted) >= AGAIN {
+            self.wanted = now;
+            match self.role {
+                _ if !self.leads() => self.tell_wants(),
+                Role::Follows => self.prepare(now),
+                Role::Prepares { .. } | Role::Proposes { .. } => {}
+            }
+        }
+        self.go_on(now);
+    }
+
+    fn patience_with(&self, member: usize) -> Time {
+        SILENCE.max(self.heard[member].1.saturating_mul(PATIENCE))
+    }
+
+    /// What a proposer does while it waits: it asks those again who have not answered, and goes on without them at last.
+    fn go_on(&mut self, now: Time) {
+        let (since, asked, word, answered): (_, _, _, BTreeSet<u16>) = match &self.role {
+            Role::Follows => return,
+            Role::Prepares { ballot, since, asked, promises } => {
+                (*since, *asked, Word::Prepare { ballot: *ballot }, promises.keys().copied().collect())
+            }
+            Role::Proposes { ballot, since, asked, view, accepts } => {
+                let word = Word::Propose { ballot: *ballot, view: view.clone() };
+                (*since, *asked, word, accepts.clone())
+            }
+        };
+        if now.saturating_sub(asked) < AGAIN {
+            return;
+        }
+        let missing: Vec<u16> =
+            (0..self.view.members.len() as u16).filter(|one| !answered.contains(one)).collect();
+        let waited = now.saturating_sub(since);
+        let late = |one: &u16| self.is_suspect(*one) || waited > self.patience_with(usize::from(*one));
+        if missing.iter().all(late) {
+            match self.role {
+                Role::Prepares { .. } => self.propose(now, true),
+                // another may have begun meanwhile
+                _ => self.role = Role::Follows,
+            }
+            return;
+        }
+        if let Role::Prepares { asked, .. } | Role::Proposes { asked, .. } = &mut self.role {
+            *asked = now;
+        }
+        self.out.extend(missing.into_iter().map(|to| (to, word.clone())));
+    }
+
+    fn suspects(&self) -> impl Iterator<Item = u16> {
+        let all: BTreeSet<u16> = self.lost.iter().chain(&self.silent).chain(&self.told).copied().collect();
+        all.into_iter().filter(|one| *one != self.me)
+    }
+
+    fn is_suspect(&self, member: u16) -> bool {
+        member != self.me
+            && (self.lost.contains(&member) || self.silent.contains(&member) || self.told.contains(&member))
+    }
+
+    fn leads(&self) -> bool {
+        (0..self.me).all(|member| self.is_suspect(member))
+    }
+
+    fn tell_wants(&mut self) {
+        let suspects: Vec<u16> = self.suspects().collect();
+        let joining = self.joining.clone();
+        let firsts =
+            (0..self.view.members.len() as u16).filter(|one| *one != self.me && !self.is_suspect(*one));
+        for to in firsts.take(WATCHED).collect::<Vec<_>>() {
+            self.out.push_back((to, Word::Want { suspects: suspects.clone(), joining: joining.clone() }));
+        }
+    }
+
+    fn quorum(&self, count: usize, has_first: bool) -> bool {
+        let members = self.view.members.len();
+        2 * count > members || 2 * count == members && has_first
+    }
+
+    fn prepare(&mut self, now: Time) {
+        let ballot = ((self.promised >> 16) + 1) << 16 | u64::from(self.me);
+        self.role = Role::Prepares { ballot, since: now, asked: now, promises: BTreeMap::new() };
+        for to in 0..self.view.members.len() as u16 {
+            if to != self.me {
+                self.out.push_back((to, Word::Prepare { ballot }));
+            }
+        }
+        let own = self.promise(ballot);
+        self.promised_by(self.me, ballot, own, now);
+    }
+
+    fn promise(&mut self, ballot: u64) -> Promise {
+        self.promised = ballot;
+        let mut kept: Vec<(u32, u64)> = Vec::new();
+        for (part, iteration) in self.kept.iter().rev() {
+            if kept.iter().rev().take_while(|(other, _)| other == part).count() < STATES {
+                kept.push((*part, *iteration));
+            }
+        }
+        Promise { accepted: self.accepted.clone(), kept }
+    }
+
+    fn promised_by(&mut self, from: u16, ballot: u64, promise: Promise, now: Time) {
+        let Role::Prepares { ballot: own, promises, .. } = &mut self.role else { return };
+        if *own != ballot {
+            return;
+        }
+        promises.insert(from, promise);
+        let answered: BTreeSet<u16> = promises.keys().copied().collect();
+        let all =
+            (0..self.view.members.len() as u16).all(|one| answered.contains(&one) || self.is_suspect(one));
+        if all {
+            self.propose(now, false);
+        }
+    }
+
+    fn propose(&mut self, now: Time, late: bool) {
+        let Role::Prepares { ballot, promises, .. } = &mut self.role else { return };
+        let (ballot, promises) = (*ballot, std::mem::take(promises));
+        let has_first = promises.contains_key(&0);
+        if !self.quorum(promises.len(), has_first) {
+            // nothing can be decided now: it begins anew when it is time again
+            self.role = Role::Follows;
+            return;
+        }
+        if late {
+            let missing = (0..self.view.members.len() as u16).filter(|one| !promises.contains_key(one));
+            self.silent.extend(missing);
+        }
+        let before =
+            promises.values().filter_map(|promise| promise.accepted.as_ref()).max_by_key(|(of, _)| *of);
+        let view = match before {
+            // it may have been decided
+            Some((_, view)) => view.clone(),
+            None => match self.next(&promises) {
+                Some(view) => Box::new(view),
+                None => {
+                    self.role = Role::Follows;
+                    return;
+                }
+            },
+        };
+        for to in promises.keys().filter(|to| **to != self.me) {
+            self.out.push_back((*to, Word::Propose { ballot, view: view.clone() }));
+        }
+        self.accepted = Some((ballot, view.clone()));
+        self.role = Role::Proposes { ballot, since: now, asked: now, view, accepts: BTreeSet::new() };
+        self.accepted_by(self.me, ballot);
+    }
+
+    fn accepted_by(&mut self, from: u16, ballot: u64) {
+        let Role::Proposes { ballot: own, accepts, view, .. } = &mut self.role else { return };
+        if *own != ballot {
+            return;
+        }
+        accepts.insert(from);
+        let (count, has_first) = (accepts.len(), accepts.contains(&0));
+        let view = view.clone();
+        if self.quorum(count, has_first) {
+            self.role = Role::Follows;
+            self.decided = Some(*view);
+        }
+    }
+
+    /// A member said this, in this view.
+    pub fn hear(&mut self, from: usize, word: Word, now: Time) {
+        let from = from as u16;
+        if usize::from(from) >= self.view.members.len() {
+            return;
+        }
+        self.heard[usize::from(from)].0 = now;
+        for of in [&mut self.lost, &mut self.silent, &mut self.told] {
+            of.remove(&from);
+        }
+        match word {
+            Word::Beat { busy } => self.heard[usize::from(from)].1 = Time::from(busy) * MILLISECOND,
+            Word::Want { suspects, joining } => {
+                // who was heard lately is not suspected by hearsay
+                let recent = |one: &u16| {
+                    self.heard
+                        .get(usize::from(*one))
+                        .is_none_or(|(heard, _)| now.saturating_sub(*heard) < BEAT * 2)
+                };
+                let new: Vec<u16> =
+                    suspects.into_iter().filter(|one| !recent(one) && *one != self.me).collect();
+                let more = new.iter().any(|one| !self.is_suspect(*one));
+                self.told.extend(new);
+                if more {
+                    self.wanted = now.saturating_sub(AGAIN);
+                }
+                for member in joining.into_iter().take(JOINING) {
+                    self.joins(member, now);
+                }
+            }
+            Word::Prepare { ballot } => {
+                if ballot >= self.promised {
+                    self.role = Role::Follows;
+                    let Promise { accepted, kept } = self.promise(ballot);
+                    self.out.push_back((from, Word::Promise { ballot, accepted, kept }));
+                    // it has the word now
+                    self.wanted = now;
+                }
+            }
+            Word::Promise { ballot, accepted, kept } => {
+                self.promised_by(from, ballot, Promise { accepted, kept }, now);
+            }
+            Word::Propose { ballot, view } => {
+                if ballot >= self.promised {
+                    self.promised = ballot;
+                    self.accepted = Some((ballot, view));
+                    self.out.push_back((from, Word::Accept { ballot }));
+                }
+            }
+            Word::Accept { ballot } => self.accepted_by(from, ballot),
+        }
+    }
+
+    /// The view that this one proposes; none if it would be the same, or nobody would compute.
+    fn next(&self, promises: &BTreeMap<u16, Promise>) -> Option<View> {
+        let stays: Vec<u16> =
+            (0..self.view.members.len() as u16).filter(|one| !self.is_suspect(*one)).collect();
+        let mut members: Vec<Member> =
+            stays.iter().map(|one| self.view.members[usize::from(*one)].clone()).collect();
+        members.extend(self.joining.iter().cloned());
+        if members == self.view.members || members.iter().all(|member| member.weight == 0) {
+            return None;
+        }
+        let number = |old: u16| stays.iter().position(|one| *one == old).map(|new| new as u16);
+        // who has which states, by the new numbers
+        let mut states: BTreeMap<u32, BTreeMap<u64, Vec<u16>>> = BTreeMap::new();
+        for (old, promise) in promises {
+            let Some(new) = number(*old) else { continue };
+            for (part, iteration) in &promise.kept {
+                states.entry(*part).or_default().entry(*iteration).or_default().push(new);
+            }
+        }
+        let scheme = self.view.job.scheme;
+        // those who are in step go on from the same iteration: all, or those of a site
+        let mut in_step: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for part in 0..self.view.job.parts {
+            let owner = &self.view.members[usize::from(self.view.owners[part as usize])];
+            let group = scheme.in_step_at(owner.site);
+            group.into_iter().for_each(|group| in_step.entry(group).or_default().push(part));
+        }
+        let from: BTreeMap<u32, u64> =
+            in_step.iter().map(|(group, parts)| (*group, last_of_all(parts, &states))).collect();
+        let from_of = |part: u32| {
+            let owner = &self.view.members[usize::from(self.view.owners[part as usize])];
+            from.get(&scheme.in_step_at(owner.site)?).copied()
+        };
+        let mut owners = Vec::new();
+        let mut holders = Vec::new();
+        for part in 0..self.view.job.parts {
+            let old = number(self.view.owners[part as usize]);
+            let has = match states.get(&part) {
+                Some(of) => match from_of(part) {
+                    Some(from) => of.get(&from),
+                    None => of.last_key_value().map(|(_, has)| has),
+                },
+                None => None,
+            };
+            let works = |one: &u16| members[usize::from(*one)].weight > 0;
+            let by_state = has.and_then(|has| has.iter().copied().find(works));
+            let holder = has.and_then(|has| old.filter(|old| has.contains(old)).or(has.first().copied()));
+            owners.push(old.or(by_state));
+            holders.push(holder.unwrap_or(NOBODY));
+        }
+        let owners = balance(owners, &members);
+        Some(View { job: self.view.job.clone(), members, owners, holders, from })
+    }
+}
+
+/// The last iteration of which the states of all these parts are kept by somebody; 0, which all can begin with, if there is none.
+fn last_of_all(parts: &[u32], states: &BTreeMap<u32, BTreeMap<u64, Vec<u16>>>) -> u64 {
+    let Some(first) = parts.first().and_then(|first| states.get(first)) else { return 0 };
+    let all = |iteration: &&u64| {
+        parts.iter().all(|part| states.get(part).is_some_and(|of| of.contains_key(*iteration)))
+    };
+    first.keys().rev().find(all).copied().unwrap_or(0)
+}
+
+/// Gives parts of nobody to somebody, and moves parts while the most loaded has more than its share.
+fn balance(owners: Vec<Option<u16>>, members: &[Member]) -> Vec<u16> {
+    let mut load = vec![0_u64; members.len()];
+    owners.iter().flatten().for_each(|owner| load[usize::from(*owner)] += 1);
+    let after = |load: &[u64], one: usize| (load[one] + 1) as f64 / f64::from(members[one].weight);
+    let least = |load: &[u64]| {
+        let works = (0..members.len()).filter(|one| members[*one].weight > 0);
+        works.min_by(|a, b| after(load, *a).total_cmp(&after(load, *b))).expect("somebody works")
+    };
+    let mut given: Vec<u16> = Vec::new();
+    for owner in owners {
+        let owner = owner.filter(|one| members[usize::from(*one)].weight > 0).unwrap_or_else(|| {
+            let to = least(&load);
+            load[to] += 1;
+            to as u16
+        });
+        given.push(owner);
+    }
+    for _ in 0..given.len() {
+        let now = |one: &usize| load[*one] as f64 / f64::from(members[*one].weight).max(1e-9);
+        let most = (0..members.len()).max_by(|a, b| now(a).total_cmp(&now(b))).expect("there are members");
+        let to = least(&load);
+        if after(&load, to) >= now(&most) {
+            break;
+        }
+        // the last of its parts: those in a row stay so
+        let Some(part) = given.iter().rposition(|owner| usize::from(*owner) == most) else { break };
+        given[part] = to as u16;
+        load[most] -= 1;
+        load[to] += 1;
+    }
+    given
+}

@@ -1,0 +1,55 @@
+//! Who takes part, in what, and who holds which part.
+
+use crate::Scheme;
+use std::collections::BTreeMap;
+
+/// Bytes of an endpoint's address.
+pub const ADDRESS: usize = 64;
+/// Members of a view, at most.
+pub const MEMBERS: usize = 1 << 12;
+/// In place of a member's number.
+pub const NOBODY: u16 = u16::MAX;
+/// Parts of a job, at most.
+pub const PARTS: usize = 1 << 17;
+/// Bytes of a job's task, at most.
+pub const TASK: usize = 1 << 16;
+/// One member, as all know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Where its endpoint is reached, and the key to it.
+    pub address: [u8; ADDRESS],
+    /// Which of the sites it is at: members of one are in step where the scheme is hybrid.
+    pub site: u32,
+    /// How much it is given to do, as a share.
+    pub weight: u16,
+}
+
+/// What is computed, and how: the same for all members.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    /// Into how many parts it is divided.
+    pub parts: u32,
+    /// Who waits for whom.
+    pub scheme: Scheme,
+    /// The norm at which all stop.
+    pub tolerance: f64,
+    /// Where all are in step: iterations between two rounds.
+    pub every: u64,
+    /// What the program's members have to know besides: any bytes.
+    pub task: Vec<u8>,
+}
+
+/// Who takes part, and who holds which part.
+#[derive(Debug, Clone, PartialEq)]
+pub struct View {
+    /// What they compute.
+    pub job: Job,
+    /// The members, by number.
+    pub members: Vec<Member>,
+    /// The member that holds each part.
+    pub owners: Vec<u16>,
+    /// The member that has the state that each part goes on from; [`NOBODY`]: it begins anew, or goes on as it is.
+    pub holders: Vec<u16>,
+    /// The iteration that those who are in step go on from: by site, or for all as site 0.
+    pub from: BTreeMap<u32, u64>,
+}
