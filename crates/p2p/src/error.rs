@@ -28,6 +28,12 @@ pub enum Error {
         /// What was wrong.
         why: String,
     },
+    /// Who takes part is not who it was: [`Peers::change`](crate::Peers::change) says what that means for this one.
+    #[error("who takes part has changed")]
+    Changed,
+    /// The others have gone on without this one.
+    #[error("the others have gone on without this peer; it can join again")]
+    Out,
     /// Whom one wanted to join does not want it.
     #[error("the run does not take this peer: {0}")]
     Refused(String),

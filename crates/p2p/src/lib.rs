@@ -15,6 +15,8 @@
 //! | [`meet`] | one founds a run, and others join it |
 //! | [`members`] | who takes part, and who holds which part: a machine without input or output |
 //! | [`peers`] | the calls, over a [`Mailbox`](polyrail_rails::mailbox::Mailbox) |
+//! | `exchange` | what moves between this process and the others; one view after another |
+//! | `seat`, `kept` | what a place in a view means; states that are kept here |
 //! | [`rounds`] | when all may stop: a machine without input or output |
 //! | [`view`] | who takes part, in what, and who holds which part |
 //! | [`words`], `link` | what members say to each other, and what stands before data, as bytes |
@@ -26,18 +28,21 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod exchange;
+mod kept;
 mod link;
 pub mod meet;
 pub mod members;
 pub mod peers;
 pub mod rounds;
+mod seat;
 pub mod view;
 pub mod words;
 
 pub use error::Error;
 pub use link::Link;
 pub use meet::Founding;
-pub use peers::{Peers, Received, Settings};
+pub use peers::{Change, Peers, Received, Settings};
 pub use polyrail_rails::Config;
 pub use rounds::Verdict;
 pub use view::{Job, Member, View};

@@ -12,6 +12,8 @@ pub(crate) enum Class {
     InStep = 2,
     Marked = 3,
     Posted = 4,
+    /// A piece of a state: of the part that the link is from, and of the iteration of the number.
+    Kept = 5,
 }
 
 impl Class {
@@ -55,13 +57,13 @@ pub(crate) fn write_message(
     link: Link,
     epoch: u32,
     number: u64,
-    bytes: &[u8],
+    bytes: &[&[u8]],
 ) {
     into.clear();
     into.extend(class.tag(link.name()).to_le_bytes());
     into.extend(u64::from(epoch).to_le_bytes());
     into.extend(number.to_le_bytes());
-    into.extend(bytes);
+    bytes.iter().for_each(|bytes| into.extend(*bytes));
 }
 
 /// What a message is, and of which link; none: it has no head, or one that there is not.
@@ -71,11 +73,17 @@ pub(crate) fn read_head(message: &[u8]) -> Option<(Class, Link)> {
         2 => Class::InStep,
         3 => Class::Marked,
         4 => Class::Posted,
+        5 => Class::Kept,
         _ => return None,
     };
     let part = |shift: u32| (name >> shift & 0xff_ffff) as u32;
     let link = Link { from: part(24), to: part(0), tag: (name >> 48) as u16 & (TAGS - 1) };
     (message.len() >= HEAD).then_some((class, link))
+}
+
+/// The number of the view that a message is of.
+pub(crate) fn epoch_of(message: &[u8]) -> u64 {
+    message.get(8..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 /// The number of a message's iteration or round.

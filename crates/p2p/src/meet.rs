@@ -13,8 +13,6 @@ use std::time::Duration;
 
 /// Words that have come and were not looked at, at most.
 const HEARD: usize = 1 << 14;
-/// Bytes of a view, at most.
-const VIEW: usize = 4 << 20;
 /// The longest sleep of who waits.
 const SLEEP: Duration = Duration::from_millis(50);
 
@@ -79,12 +77,12 @@ impl Founding {
                 }
             }
         }
-        let holders = vec![NOBODY; job.parts as usize];
+        let holders = vec![(NOBODY, 0); job.parts as usize];
         let groups = members.iter().filter_map(|member| job.scheme.in_step_at(member.site));
         let from = groups.map(|group| (group, 0)).collect();
         let view = View { owners: owners(&job, &members)?, job, members, holders, from };
         let bytes: Arc<[u8]> = words::encode(1, &Said::View(Box::new(view.clone()))).into();
-        if bytes.len() > VIEW {
+        if bytes.len() > words::LONGEST {
             return Err(Error::Use(format!(
                 "a view of {} bytes is too long: fewer members, parts, or a shorter task",
                 bytes.len()
@@ -128,7 +126,8 @@ impl Peers {
         let member =
             Member { address: mailbox.worker().address(), site: settings.site, weight: settings.weight };
         let word = words::encode(0, &Said::Join(member));
-        mailbox.recv(Some(peer), Class::View.tag(0), vec![0; VIEW]);
+        // who decides on the view sends it, which may be another member
+        mailbox.recv(None, Class::View.tag(0), vec![0; words::LONGEST]);
         let mut joined = false;
         loop {
             let moved = mailbox.progress();

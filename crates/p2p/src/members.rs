@@ -476,18 +476,15 @@ impl Members {
         let mut holders = Vec::new();
         for part in 0..self.view.job.parts {
             let old = number(self.view.owners[part as usize]);
-            let has = match states.get(&part) {
-                Some(of) => match from_of(part) {
-                    Some(from) => of.get(&from),
-                    None => of.last_key_value().map(|(_, has)| has),
-                },
-                None => None,
-            };
+            let has = states.get(&part).and_then(|of| match from_of(part) {
+                Some(from) => of.get_key_value(&from),
+                None => of.last_key_value(),
+            });
             let works = |one: &u16| members[usize::from(*one)].weight > 0;
-            let by_state = has.and_then(|has| has.iter().copied().find(works));
-            let holder = has.and_then(|has| old.filter(|old| has.contains(old)).or(has.first().copied()));
-            owners.push(old.or(by_state));
-            holders.push(holder.unwrap_or(NOBODY));
+            owners.push(old.or(has.and_then(|(_, has)| has.iter().copied().find(works))));
+            holders.push(has.map_or((NOBODY, 0), |(number, has)| {
+                (old.filter(|old| has.contains(old)).unwrap_or(has[0]), *number)
+            }));
         }
         let owners = balance(owners, &members);
         Some(View { job: self.view.job.clone(), members, owners, holders, from })

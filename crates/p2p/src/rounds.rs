@@ -133,22 +133,24 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// The machine of a member that begins with iteration 0.
+    /// The machine of a member that begins with this iteration.
     ///
     /// # Panics
     /// A setting that contradicts itself.
-    pub fn new(setting: Setting) -> Self {
+    pub fn new(setting: Setting, iteration: u64) -> Self {
         assert!(setting.me < setting.members && setting.in_step.contains(&setting.me) && setting.every > 0);
         let first = (setting.me * ARITY + 1).min(setting.members);
         let children = first..(first + ARITY).min(setting.members);
+        // where all are in step, rounds are counted by iterations
+        let in_step = setting.in_step.len() == setting.members;
+        let before = if in_step { iteration.saturating_sub(1) / setting.every } else { 0 };
         let mut one = Self {
             children_below: vec![false; children.len()],
             children,
-            setting,
-            iteration: 0,
+            iteration,
             open: BTreeMap::new(),
-            last: (0, f64::INFINITY),
-            newest: 0,
+            last: (before, f64::INFINITY),
+            newest: before,
             small_for: 0,
             refreshed: false,
             below: false,
@@ -157,6 +159,7 @@ impl Rounds {
             holds_for: None,
             stop: None,
             out: VecDeque::new(),
+            setting,
         };
         one.mark_by_number();
         one

@@ -35,6 +35,8 @@ pub struct Job {
     pub tolerance: f64,
     /// Where all are in step: iterations between two rounds.
     pub every: u64,
+    /// Iterations between two of which states are kept, so that members may be lost, and join; 0: none are, and a member that is lost ends the run.
+    pub keep: u64,
     /// What the program's members have to know besides: any bytes.
     pub task: Vec<u8>,
 }
@@ -48,8 +50,16 @@ pub struct View {
     pub members: Vec<Member>,
     /// The member that holds each part.
     pub owners: Vec<u16>,
-    /// The member that has the state that each part goes on from; [`NOBODY`]: it begins anew, or goes on as it is.
-    pub holders: Vec<u16>,
+    /// The member that has the state that each part goes on from, and the number of that; [`NOBODY`]: it begins anew, or goes on as it is.
+    pub holders: Vec<(u16, u64)>,
     /// The iteration that those who are in step go on from: by site, or for all as site 0.
     pub from: BTreeMap<u32, u64>,
+}
+
+impl View {
+    /// The iteration that this member goes on from; none where it is not in step with others.
+    pub fn from_of(&self, member: usize) -> Option<u64> {
+        let group = self.job.scheme.in_step_at(self.members[member].site)?;
+        Some(self.from.get(&group).copied().unwrap_or(0))
+    }
 }

@@ -9,6 +9,8 @@ use std::sync::mpsc::Receiver;
 
 /// The number of the active messages that words are.
 pub(crate) const ACTIVE: u16 = 1;
+/// Bytes of a word, at most: a view of as many members and parts as there can be.
+pub(crate) const LONGEST: usize = 1 << 20;
 /// The version that this code speaks.
 pub const VERSION: u8 = 1;
 /// States that a member says that it keeps, at most.
@@ -91,12 +93,12 @@ impl<'a> Reader<'a> {
             (3, 0) => Scheme::Hybrid,
             _ => return Err(Malformed("a scheme is none of those that there are")),
         };
-        let (tolerance, every) = (self.norm()?, self.u64()?);
+        let (tolerance, every, keep) = (self.norm()?, self.u64()?, self.u64()?);
         if every == 0 || parts == 0 {
             return Err(Malformed("a job has no parts, or no rounds"));
         }
         let len = self.count(TASK)?;
-        Ok(Job { parts, scheme, tolerance, every, task: self.bytes(len)?.to_vec() })
+        Ok(Job { parts, scheme, tolerance, every, keep, task: self.bytes(len)?.to_vec() })
     }
 
     fn members(&mut self) -> Result<Vec<Member>, Malformed> {
@@ -107,11 +109,12 @@ impl<'a> Reader<'a> {
         let job = self.job()?;
         let members = self.members()?;
         let owners: Vec<_> = (0..job.parts).map(|_| self.u16()).collect::<Result<_, _>>()?;
-        let holders: Vec<_> = (0..job.parts).map(|_| self.u16()).collect::<Result<_, _>>()?;
+        let holders: Vec<_> =
+            (0..job.parts).map(|_| Ok((self.u16()?, self.u64()?))).collect::<Result<_, _>>()?;
         let is_one = |one: &u16| usize::from(*one) < members.len();
         if members.is_empty()
             || !owners.iter().all(|owner| is_one(owner) && members[usize::from(*owner)].weight > 0)
-            || !holders.iter().all(|holder| is_one(holder) || *holder == NOBODY)
+            || !holders.iter().all(|(holder, _)| is_one(holder) || *holder == NOBODY)
         {
             return Err(Malformed("a part is held by nobody"));
         }
@@ -140,11 +143,16 @@ fn put_view(out: &mut Vec<u8>, view: &View) {
     out.extend(bound.to_le_bytes());
     out.extend(job.tolerance.to_bits().to_le_bytes());
     out.extend(job.every.to_le_bytes());
+    out.extend(job.keep.to_le_bytes());
     out.extend((job.task.len() as u32).to_le_bytes());
     out.extend(&job.task);
     out.extend((view.members.len() as u32).to_le_bytes());
     view.members.iter().for_each(|member| put_member(out, member));
-    view.owners.iter().chain(&view.holders).for_each(|one| out.extend(one.to_le_bytes()));
+    view.owners.iter().for_each(|owner| out.extend(owner.to_le_bytes()));
+    for (holder, number) in &view.holders {
+        out.extend(holder.to_le_bytes());
+        out.extend(number.to_le_bytes());
+    }
     out.extend((view.from.len() as u32).to_le_bytes());
     for (site, iteration) in &view.from {
         out.extend(site.to_le_bytes());

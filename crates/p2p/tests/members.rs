@@ -62,8 +62,9 @@ impl World {
         let list: Vec<Member> = (0..members).map(|name| member(name, u16::from(name > 0))).collect();
         let workers = u32::from(members) - 1;
         let owners = (0..parts).map(|part| (1 + part * workers / parts) as u16).collect();
-        let job = Job { parts, scheme: Scheme::Synchronous, tolerance: 1.0, every: 1, task: Vec::new() };
-        let holders = vec![NOBODY; parts as usize];
+        let job =
+            Job { parts, scheme: Scheme::Synchronous, tolerance: 1.0, every: 1, keep: 1, task: Vec::new() };
+        let holders = vec![(NOBODY, 0); parts as usize];
         let view = View { job, members: list, owners, holders, from: BTreeMap::from([(0, 0)]) };
         let mut world = Self {
             now: 1,

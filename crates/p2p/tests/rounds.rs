@@ -33,6 +33,8 @@ struct Member {
     x: f64,
     halo: [f64; 2],
     history: Vec<f64>,
+    /// The iteration that it begins with.
+    start: u64,
     has_sent: bool,
     inbound: [Inbound; 2],
     stop: Option<Verdict>,
@@ -62,17 +64,23 @@ fn next(left: f64, right: f64) -> f64 {
 
 impl Run {
     fn new(case: Case, seed: u64) -> Self {
+        // those who are not in step are at any iterations when members change, those who are at the same
+        let start = |me: usize| (me / case.site) as u64 * 37 % 101;
         let member = |me: usize| Member {
-            rounds: Rounds::new(Setting {
-                me,
-                members: case.members,
-                tolerance: case.tolerance,
-                in_step: (0..case.members).filter(|other| other / case.site == me / case.site).collect(),
-                every: case.every,
-            }),
+            rounds: Rounds::new(
+                Setting {
+                    me,
+                    members: case.members,
+                    tolerance: case.tolerance,
+                    in_step: (0..case.members).filter(|other| other / case.site == me / case.site).collect(),
+                    every: case.every,
+                },
+                start(me),
+            ),
             x: 0.0,
             halo: [0.0; 2],
             history: Vec::new(),
+            start: start(me),
             has_sent: false,
             inbound: Default::default(),
             stop: None,
@@ -97,7 +105,7 @@ impl Run {
         let (x, iteration, marked) =
             (self.members[me].x, self.members[me].rounds.iteration(), self.members[me].rounds.marked());
         self.members[me].history.push(x);
-        assert_eq!(self.members[me].history.len() as u64, iteration + 1);
+        assert_eq!(self.members[me].history.len() as u64 + self.members[me].start, iteration + 1);
         for side in 0..2 {
             let Some(to) = self.neighbour(me, side) else { continue };
             let in_step = self.in_step(me, to);
@@ -226,7 +234,7 @@ impl Run {
             if self.members.iter().all(|member| member.stop.is_some()) {
                 let verdicts: Vec<Verdict> = self.members.iter().filter_map(|member| member.stop).collect();
                 let x: Vec<f64> = (self.members.iter().zip(&verdicts))
-                    .map(|(member, verdict)| member.history[verdict.iteration as usize])
+                    .map(|(member, verdict)| member.history[(verdict.iteration - member.start) as usize])
                     .collect();
                 let at = |i: usize| x.get(i).copied().unwrap_or(0.0);
                 let norm = (0..x.len())
@@ -236,7 +244,12 @@ impl Run {
                     assert_eq!((verdict.round, verdict.norm), (verdicts[0].round, norm), "{:?}", self.case);
                     assert!(norm <= self.case.tolerance);
                     // no member has gone beyond what is judged: it has computed once with it, and not sent that
-                    assert_eq!(member.history.len() as u64, verdict.iteration + 1, "{:?}", self.case);
+                    assert_eq!(
+                        member.history.len() as u64 + member.start,
+                        verdict.iteration + 1,
+                        "{:?}",
+                        self.case
+                    );
                 }
                 return (verdicts.iter().map(|verdict| verdict.iteration).collect(), norm);
             }
@@ -286,7 +299,7 @@ fn in_step_all_stop_at_the_same_iteration_whatever_the_network_does() {
 #[test]
 fn words_without_a_reason_are_told_of() {
     let setting = |me, in_step: Vec<usize>| Setting { me, members: 6, tolerance: 1.0, in_step, every: 1 };
-    let alone = || Rounds::new(setting(1, vec![1]));
+    let alone = || Rounds::new(setting(1, vec![1]), 0);
     for (from, word) in [
         (0, Word::Status { after: 0, below: true }),
         (2, Word::Ask { round: 1 }),
@@ -299,6 +312,6 @@ fn words_without_a_reason_are_told_of() {
     let mut twice = alone();
     twice.hear(0, Word::Ask { round: 1 }).expect("its parent may");
     assert!(twice.hear(0, Word::Ask { round: 1 }).is_err());
-    let mut together = Rounds::new(setting(1, (0..6).collect()));
+    let mut together = Rounds::new(setting(1, (0..6).collect()), 0);
     assert!(together.hear(0, Word::Ask { round: 1 }).is_err(), "there all rounds are known");
 }

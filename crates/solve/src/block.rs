@@ -122,6 +122,26 @@ impl Block {
         }
     }
 
+    /// All that an iteration begins with: values of the points and of the layer, as bytes.
+    pub fn state(&self) -> Vec<u8> {
+        self.u.iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+
+    /// Goes on from a state.
+    ///
+    /// # Errors
+    /// It is of another block.
+    pub fn restore(&mut self, state: &[u8]) -> Result<(), String> {
+        if state.len() != self.u.len() * 8 {
+            return Err(format!("a state of {} bytes, where it has {}", state.len(), self.u.len() * 8));
+        }
+        for (to, from) in self.u.iter_mut().zip(state.chunks_exact(8)) {
+            *to = f64::from_le_bytes(*from.first_chunk().expect("eight bytes"));
+        }
+        self.v.clone_from(&self.u);
+        Ok(())
+    }
+
     /// The values of the points without the layer, x fastest.
     pub fn inner<'a>(&'a self, of: &'a [f64]) -> impl Iterator<Item = f64> + 'a {
         let [x, y, z] = self.size();

@@ -2,7 +2,8 @@
 
 use crate::block::Block;
 use crate::certify::{Certificate, certificate};
-use crate::run::{Error, Outcome, Progress, Task};
+use crate::divide::Division;
+use crate::run::{Error, LOOKS_ON, Outcome, Progress, Share, Task};
 use crate::sweep::distance;
 use polyrail_p2p::{Peers, Verdict};
 use serde::{Deserialize, Serialize};
@@ -26,7 +27,7 @@ struct Summary {
 
 /// How one process did.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Share {
+pub struct Did {
     /// Its number in the run.
     pub member: usize,
     /// How it went.
@@ -49,14 +50,33 @@ pub struct Solution {
     /// The largest difference from the solution of the problem between the points, where that is known.
     pub error: Option<f64>,
     /// How the processes did.
-    pub shares: Vec<Share>,
+    pub shares: Vec<Did>,
 }
 
-/// Sends an outcome to the one who looks on.
+/// Computes this member's share, hands it in, and waits until the one who looks on has all. Where a member is lost before that, all go on.
 ///
 /// # Errors
-/// It is gone.
-pub fn hand_in(peers: &mut Peers, outcome: &Outcome) -> Result<(), Error> {
+/// As [`Share::compute`].
+pub fn take_part(peers: &mut Peers) -> Result<(), Error> {
+    let mut share = Share::new(peers)?;
+    loop {
+        let outcome = share.compute(peers, || Ok(()))?;
+        match hand_in(peers, &outcome).and_then(|()| wait_for_end(peers)) {
+            Err(Error::Peers(polyrail_p2p::Error::Changed)) => share.change(peers)?,
+            done => return done,
+        }
+    }
+}
+
+fn wait_for_end(peers: &mut Peers) -> Result<(), Error> {
+    loop {
+        if peers.posted(LOOK)?.is_some() || peers.is_gone(LOOKS_ON).is_some() {
+            return Ok(());
+        }
+    }
+}
+
+fn hand_in(peers: &mut Peers, outcome: &Outcome) -> Result<(), Error> {
     let Verdict { round, iteration, norm } = outcome.verdict;
     let parts = outcome.parts.iter().map(|(number, _)| *number).collect();
     let summary = Summary { progress: outcome.progress, round, iteration, norm: norm.to_bits(), parts };
@@ -64,7 +84,7 @@ pub fn hand_in(peers: &mut Peers, outcome: &Outcome) -> Result<(), Error> {
     let mut bytes = (summary.len() as u32).to_le_bytes().to_vec();
     bytes.extend(summary);
     bytes.extend(outcome.parts.iter().flat_map(|(_, values)| values).flat_map(|value| value.to_le_bytes()));
-    Ok(peers.post_to(crate::run::LOOKS_ON, &bytes)?)
+    Ok(peers.post_to(LOOKS_ON, &bytes)?)
 }
 
 /// Waits for what all hand in. `look` is told how far they are, several times each second; an error of it ends the wait.
@@ -77,46 +97,23 @@ pub fn gather(
 ) -> Result<Solution, Error> {
     let task = Task::parse(&peers.view().job.task)?;
     let division = task.divide(peers.view().job.parts)?;
-    let members = peers.view().members.len();
-    let holders: Vec<usize> =
-        (0..members).filter(|member| peers.view().owners.contains(&(*member as u16))).collect();
-    let mut far: Vec<Option<Progress>> = vec![None; members];
-    let mut handed: Vec<Vec<u8>> = vec![Vec::new(); members];
-    let mut summaries: Vec<Option<(Summary, usize)>> = (0..members).map(|_| None).collect();
-    let done = |handed: &[Vec<u8>], summaries: &[Option<(Summary, usize)>]| {
-        holders.iter().all(|member| {
-            summaries[*member].as_ref().is_some_and(|(_, whole)| handed[*member].len() == *whole)
-        })
+    let handed = loop {
+        match collect(peers, &division, &mut look) {
+            // all go on, and hand in anew
+            Err(Error::Peers(polyrail_p2p::Error::Changed)) => _ = peers.change(),
+            done => break done?,
+        }
     };
-    while !done(&handed, &summaries) {
-        if let Some((member, bytes)) = peers.posted(LOOK)? {
-            handed[member].extend(bytes);
-            if summaries[member].is_none() {
-                summaries[member] = summary(&handed[member], member, peers, &division)?;
-            }
-            if summaries[member].as_ref().is_some_and(|(_, whole)| handed[member].len() > *whole) {
-                return Err(Error::Result(member, "it has more values than points".into()));
-            }
-            continue;
-        }
-        for member in &holders {
-            if let Some(told) = peers.told(*member).and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
-                far[*member] = Some(told);
-            }
-            let whole = summaries[*member].as_ref().is_some_and(|(_, whole)| handed[*member].len() == *whole);
-            if let (false, Some(why)) = (whole, peers.is_gone(*member)) {
-                return Err(polyrail_p2p::Error::Gone { member: *member, why }.into());
-            }
-        }
-        look(&far)?;
+    for Handed { member, .. } in &handed {
+        // who does not hear it sees that the one who looks on is gone
+        let _ = peers.post_to(*member, b"done");
     }
     let n = task.problem.n;
     let mut whole = Block::new(&task.problem, [1..n + 1, 1..n + 1, 1..n + 1]);
     let mut shares = Vec::new();
-    for (member, entry) in summaries.into_iter().enumerate() {
-        let Some((summary, len)) = entry else { continue };
+    for Handed { member, summary, bytes } in handed {
         let values: usize = summary.parts.iter().map(|part| points(&division, *part) * 8).sum();
-        let mut bytes = handed[member][len - values..].chunks_exact(8);
+        let mut bytes = bytes[bytes.len() - values..].chunks_exact(8);
         for part in &summary.parts {
             let [x, y, z] = division.points(*part as usize);
             for z in z {
@@ -132,7 +129,7 @@ pub fn gather(
         }
         let (round, iteration, norm) = (summary.round, summary.iteration, f64::from_bits(summary.norm));
         let verdict = Verdict { round, iteration, norm };
-        shares.push(Share { member, progress: summary.progress, verdict });
+        shares.push(Did { member, progress: summary.progress, verdict });
     }
     let verdict = shares[0].verdict;
     if let Some(other) =
@@ -150,7 +147,70 @@ pub fn gather(
     })
 }
 
-fn points(division: &crate::divide::Division, part: u32) -> usize {
+/// What a member has handed in, whole.
+struct Handed {
+    member: usize,
+    summary: Summary,
+    bytes: Vec<u8>,
+}
+
+/// What has come of it, and once its beginning is there, that, and how long it is.
+#[derive(Default)]
+struct Coming {
+    bytes: Vec<u8>,
+    known: Option<(Summary, usize)>,
+}
+
+impl Coming {
+    fn is_whole(&self) -> bool {
+        self.known.as_ref().is_some_and(|(_, whole)| self.bytes.len() == *whole)
+    }
+}
+
+/// Waits until all members of the view have handed in.
+fn collect(
+    peers: &mut Peers,
+    division: &Division,
+    look: &mut impl FnMut(&[Option<Progress>]) -> Result<(), Error>,
+) -> Result<Vec<Handed>, Error> {
+    let members = peers.view().members.len();
+    let holds = |member: usize| peers.view().owners.contains(&(member as u16));
+    let holders: Vec<usize> = (0..members).filter(|member| holds(*member)).collect();
+    let may_be_lost = peers.view().job.keep > 0;
+    let mut far: Vec<Option<Progress>> = vec![None; members];
+    let mut coming: Vec<Coming> = (0..members).map(|_| Coming::default()).collect();
+    while !holders.iter().all(|member| coming[*member].is_whole()) {
+        if let Some((member, piece)) = peers.posted(LOOK)? {
+            let Coming { bytes, known } = &mut coming[member];
+            bytes.extend(piece);
+            if known.is_none() {
+                *known = summary(bytes, member, peers, division)?;
+            }
+            if known.as_ref().is_some_and(|(_, whole)| bytes.len() > *whole) {
+                return Err(Error::Result(member, "it has more values than points".into()));
+            }
+            continue;
+        }
+        for member in &holders {
+            if let Some(told) = peers.told(*member).and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
+                far[*member] = Some(told);
+            }
+            if let (false, false, Some(why)) =
+                (may_be_lost, coming[*member].is_whole(), peers.is_gone(*member))
+            {
+                return Err(polyrail_p2p::Error::Gone { member: *member, why }.into());
+            }
+        }
+        look(&far)?;
+    }
+    let handed = coming
+        .into_iter()
+        .enumerate()
+        .filter_map(|(member, Coming { bytes, known })| Some(Handed { member, summary: known?.0, bytes }));
+    Ok(handed.collect())
+}
+
+fn points(division: &Division, part: u32) -> usize {
     division.points(part as usize).iter().map(ExactSizeIterator::len).product()
 }
 
@@ -159,7 +219,7 @@ fn summary(
     bytes: &[u8],
     member: usize,
     peers: &Peers,
-    division: &crate::divide::Division,
+    division: &Division,
 ) -> Result<Option<(Summary, usize)>, Error> {
     let Some(len) = bytes.first_chunk().map(|len| u32::from_le_bytes(*len) as usize) else { return Ok(None) };
     let bad = |why: String| Error::Result(member, why);

@@ -14,6 +14,8 @@ pub const POINTS: usize = 2047;
 pub const INNER: u32 = 1000;
 /// Time between two words of how far one is.
 const TELL: Duration = Duration::from_millis(200);
+/// Between two looks of a member that has nothing to do.
+const IDLE: Duration = Duration::from_millis(100);
 /// Who looks on.
 pub const LOOKS_ON: usize = 0;
 
@@ -32,11 +34,11 @@ pub struct Task {
 }
 
 /// How far a process is.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// Seconds since it began.
     pub seconds: f64,
-    /// Iterations.
+    /// Iterations, those too that had to be done again.
     pub iterations: u64,
     /// How far its blocks are from a solution, by what they last got of the others.
     pub distance: f64,
@@ -44,6 +46,8 @@ pub struct Progress {
     pub age: f64,
     /// Seconds of waiting for others.
     pub waited: f64,
+    /// How often who takes part has changed.
+    pub changes: u32,
 }
 
 /// Why a run did not come to its end.
@@ -112,23 +116,111 @@ pub struct Outcome {
     pub parts: Vec<(u32, Vec<f64>)>,
 }
 
-/// Computes until all stop, or `pause`, which is called in each iteration, has an error.
-///
-/// # Errors
-/// A member is gone; the task is none.
-pub fn compute(peers: &mut Peers, mut pause: impl FnMut() -> Result<(), Error>) -> Result<Outcome, Error> {
-    let task = Task::parse(&peers.view().job.task)?;
-    let division = task.divide(peers.view().job.parts)?;
-    let mut parts: Vec<Part> = peers.parts().map(|number| part(&task, &division, number)).collect();
-    let whole = peers.view().job.scheme == Scheme::Synchronous && task.inner == 1;
-    let (start, mut told) = (Instant::now(), None::<Instant>);
-    let mut progress = Progress { seconds: 0.0, iterations: 0, distance: f64::MAX, age: 0.0, waited: 0.0 };
-    let mut bytes = Vec::new();
-    loop {
-        pause()?;
+/// A process's share of a run.
+pub struct Share {
+    task: Task,
+    division: Division,
+    /// Whether blocks exchange between the colours of over-relaxation.
+    whole: bool,
+    parts: Vec<Part>,
+    begin: Instant,
+    told: Option<Instant>,
+    progress: Progress,
+}
+
+impl Share {
+    /// The share of this member, as it is at the beginning.
+    ///
+    /// # Errors
+    /// The task is none.
+    pub fn new(peers: &Peers) -> Result<Self, Error> {
+        let job = &peers.view().job;
+        let task = Task::parse(&job.task)?;
+        let division = task.divide(job.parts)?;
+        let parts = peers.parts().iter().map(|number| part(&task, &division, *number)).collect();
+        Ok(Self {
+            whole: job.scheme == Scheme::Synchronous && task.inner == 1,
+            task,
+            division,
+            parts,
+            begin: Instant::now(),
+            told: None,
+            progress: Progress::default(),
+        })
+    }
+
+    /// Computes until all stop, or `pause`, which is called in each iteration, has an error. Where members are lost or join it goes on, from a state that all have.
+    ///
+    /// # Errors
+    /// A member is gone that may not be; the others have gone on without this one.
+    pub fn compute(
+        &mut self,
+        peers: &mut Peers,
+        mut pause: impl FnMut() -> Result<(), Error>,
+    ) -> Result<Outcome, Error> {
+        loop {
+            pause()?;
+            let verdict = match self.iterate(peers) {
+                Err(Error::Peers(polyrail_p2p::Error::Changed)) => {
+                    self.change(peers)?;
+                    continue;
+                }
+                done => done?,
+            };
+            if let Some(verdict) = verdict {
+                let values = |part: &Part| (part.number, part.block.inner(&part.kept).collect());
+                let parts = self.parts.iter().map(values).collect();
+                return Ok(Outcome { verdict, progress: self.progress, parts });
+            }
+        }
+    }
+
+    /// Takes the part in the run that it has now.
+    ///
+    /// # Errors
+    /// States that are gone on from do not come.
+    pub fn change(&mut self, peers: &mut Peers) -> Result<(), Error> {
+        let change = loop {
+            match peers.change() {
+                Err(polyrail_p2p::Error::Changed) => {}
+                done => break done?,
+            }
+        };
+        self.progress.changes += 1;
+        self.parts.retain(|part| !change.lost.contains(&part.number));
+        for (number, state) in change.set {
+            let mut new = part(&self.task, &self.division, number);
+            if let Some(state) = state {
+                new.block.restore(&state).map_err(|why| Error::Task(format!("part {number}: {why}")))?;
+            }
+            self.parts.retain(|part| part.number != number);
+            self.parts.push(new);
+        }
+        // what was missed of a change that another followed is as at the beginning
+        for number in peers.parts() {
+            if !self.parts.iter().any(|part| part.number == *number) {
+                self.parts.push(part(&self.task, &self.division, *number));
+            }
+        }
+        self.parts.sort_by_key(|part| part.number);
+        Ok(())
+    }
+
+    fn iterate(&mut self, peers: &mut Peers) -> Result<Option<Verdict>, Error> {
+        if self.parts.is_empty() {
+            // there is nothing to do for this member until others are lost
+            peers.wait(&[], IDLE)?;
+            return Ok(None);
+        }
+        if peers.keeps() {
+            for part in &self.parts {
+                peers.keep(part.number, part.block.state())?;
+            }
+        }
         let judged = peers.judged();
-        let half = whole.then(|| (peers.iteration() % 2) as usize);
-        for part in &parts {
+        let half = self.whole.then(|| (peers.iteration() % 2) as usize);
+        let mut bytes = Vec::new();
+        for part in &self.parts {
             for (face, beyond, _) in &part.beyond {
                 part.block.pack(*face, &mut bytes);
                 peers.send(link(part.number, *beyond, *face), &bytes)?;
@@ -136,7 +228,7 @@ pub fn compute(peers: &mut Peers, mut pause: impl FnMut() -> Result<(), Error>) 
         }
         let before = Instant::now();
         let mut oldest = Duration::ZERO;
-        for part in &mut parts {
+        for part in &mut self.parts {
             for (face, beyond, buffer) in &mut part.beyond {
                 let received = peers.receive(link(*beyond, part.number, face.across()), buffer)?;
                 match received {
@@ -146,33 +238,27 @@ pub fn compute(peers: &mut Peers, mut pause: impl FnMut() -> Result<(), Error>) 
                 }
             }
         }
-        progress.waited += before.elapsed().as_secs_f64();
+        self.progress.waited += before.elapsed().as_secs_f64();
         let mut norm = 0.0_f64;
-        for part in &mut parts {
+        for part in &mut self.parts {
             if judged {
                 part.kept.clone_from(&part.block.u);
             }
-            norm = norm.max(iterate(&task, &mut part.block, judged, half));
+            norm = norm.max(sweep(&self.task, &mut part.block, judged, half));
         }
-        progress = Progress {
-            seconds: start.elapsed().as_secs_f64(),
-            iterations: peers.iteration() + 1,
-            distance: norm,
-            age: oldest.as_secs_f64(),
-            ..progress
-        };
-        if told.is_none_or(|told| told.elapsed() > TELL) {
-            told = Some(Instant::now());
-            peers.tell(LOOKS_ON, progress.iterations, &serde_json::to_vec(&progress).expect("numbers"))?;
+        let progress = &mut self.progress;
+        progress.seconds = self.begin.elapsed().as_secs_f64();
+        progress.iterations += 1;
+        progress.distance = norm;
+        progress.age = oldest.as_secs_f64();
+        if self.told.is_none_or(|told| told.elapsed() > TELL) {
+            self.told = Some(Instant::now());
+            peers.tell(LOOKS_ON, &serde_json::to_vec(progress).expect("numbers"))?;
         }
         let before = Instant::now();
         let verdict = peers.converged(norm)?;
-        progress.waited += before.elapsed().as_secs_f64();
-        if let Some(verdict) = verdict {
-            let parts =
-                parts.into_iter().map(|part| (part.number, part.block.inner(&part.kept).collect())).collect();
-            return Ok(Outcome { verdict, progress, parts });
-        }
+        self.progress.waited += before.elapsed().as_secs_f64();
+        Ok(verdict)
     }
 }
 
@@ -195,7 +281,7 @@ fn link(from: u32, to: u32, face: Face) -> Link {
 
 /// One iteration of a block; how far it was from a solution before: exactly where it is judged, else nearly. `half`: which colour's turn it is, where
 /// blocks exchange between colours.
-fn iterate(task: &Task, block: &mut Block, judged: bool, half: Option<usize>) -> f64 {
+fn sweep(task: &Task, block: &mut Block, judged: bool, half: Option<usize>) -> f64 {
     let exact = (judged && task.method == Method::Psor).then(|| distance(block));
     let mut first = None;
     for _ in 0..task.inner {

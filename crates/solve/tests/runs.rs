@@ -3,9 +3,9 @@
 use polyrail_p2p::{Config, Founding, Job, Peers, Scheme, Settings};
 use polyrail_solve::block::Block;
 use polyrail_solve::certify::{certificate, tolerance};
-use polyrail_solve::gather::{Solution, gather, hand_in};
+use polyrail_solve::gather::{Solution, gather, take_part};
 use polyrail_solve::problem::{Instance, Problem};
-use polyrail_solve::run::{Task, compute};
+use polyrail_solve::run::Task;
 use polyrail_solve::sweep::{Method, distance, psor};
 use std::time::Duration;
 
@@ -26,13 +26,19 @@ fn solve(case: Case) -> Solution {
     let founding = Founding::new(settings(0, 0)).expect("an endpoint");
     let address = founding.address();
     let tolerance = tolerance(&case.task.problem, case.bound).expect("it can be reached");
-    let job = Job { parts: case.parts, scheme: case.scheme, tolerance, every: 8, task: case.task.to_bytes() };
+    let job = Job {
+        parts: case.parts,
+        scheme: case.scheme,
+        tolerance,
+        every: 8,
+        keep: 0,
+        task: case.task.to_bytes(),
+    };
     std::thread::scope(|scope| {
         for member in 0..case.members {
             scope.spawn(move || {
                 let mut peers = Peers::join(settings(member as u32 / 2, 1), &address).expect("it is let in");
-                let outcome = compute(&mut peers, || Ok(())).expect("a solution");
-                hand_in(&mut peers, &outcome).expect("somebody looks on");
+                take_part(&mut peers).expect("a solution");
                 peers.leave(Duration::from_secs(20));
             });
         }

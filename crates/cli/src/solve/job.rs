@@ -22,6 +22,10 @@ use crate::{launch, signals};
 const PEERS: usize = 8;
 /// Iterations between two that are judged, where all are in step.
 const EVERY: u64 = 16;
+/// What a sweep takes for a point, in seconds, as far as it is known before.
+const SWEEP: f64 = 1.5e-9;
+/// Seconds that are computed again at most, nearly, when a process is lost.
+const AGAIN: f64 = 2.0;
 /// Between two lines of progress.
 const LINE: Duration = Duration::from_millis(500);
 /// How long processes have for their end.
@@ -31,16 +35,25 @@ const END: Duration = Duration::from_secs(10);
 struct Started(Vec<Child>);
 
 impl Started {
-    /// Whether one has ended, with an error or, while it is needed, at all.
-    fn look(&mut self, needed: bool) -> Result<(), Error> {
+    /// Whether one has ended that is needed: before the run has begun each is, then as many as it takes.
+    fn look(&mut self, has_begun: bool, may_be_lost: bool) -> Result<(), Error> {
+        let mut ended = None;
+        let mut living = 0;
         for (number, child) in self.0.iter_mut().enumerate() {
-            if let Ok(Some(status)) = child.try_wait()
-                && (needed || !status.success())
-            {
-                return Err(Error::Ended(number, status));
+            match child.try_wait() {
+                Ok(Some(status)) if !has_begun || !status.success() => {
+                    ended = ended.or(Some((number, status)))
+                }
+                Ok(Some(_)) => {}
+                _ => living += 1,
             }
         }
-        Ok(())
+        match ended {
+            Some((number, status)) if !(has_begun && may_be_lost && living > 0) => {
+                Err(Error::Ended(number, status))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Waits for the ends of all.
@@ -89,7 +102,12 @@ pub fn main(args: &Obstacle) -> Result<(), Error> {
         return Err(Error::Use(format!("--parts {parts} is less than the {peers} processes")));
     }
     task.divide(parts)?;
-    let job = Job { parts, scheme: args.scheme, tolerance, every: EVERY, task: task.to_bytes() };
+    let keep = args.keep.unwrap_or_else(|| {
+        let points = (args.points as f64).powi(3) / peers as f64 * f64::from(args.inner);
+        ((AGAIN / (points * SWEEP)) as u64).max(EVERY)
+    });
+    let others_join = args.wait_for > 0 || args.open;
+    let job = Job { parts, scheme: args.scheme, tolerance, every: EVERY, keep, task: task.to_bytes() };
     // files that cannot be written are told of before anything is computed
     if let Some(directory) = &args.output {
         fs::create_dir_all(directory)
@@ -100,27 +118,27 @@ pub fn main(args: &Obstacle) -> Result<(), Error> {
     let founding = Founding::new(settings(args.site, 0)?)?;
     let address = written(&founding.address());
     if args.wait_for > 0 {
-        tell!(
-            "polyrail solve: waiting for {} to join, by\n  polyrail solve obstacle --join {address}",
-            args.wait_for
-        );
+        tell!("polyrail solve: waiting for {} to join", args.wait_for);
+    }
+    if args.wait_for > 0 || args.open {
+        tell!("polyrail solve: others join by\n  polyrail solve obstacle --join {address}");
     }
     let mut processes = start(started, args.site, &address)?;
     let (begin, mut line) = (Instant::now(), Line::new());
     let mut failed = None;
-    let mut watch = |needed| {
+    let mut watch = |has_begun| {
         if interrupted() {
             failed = Some(Error::Interrupted);
-        } else if let Err(why) = processes.look(needed) {
+        } else if let Err(why) = processes.look(has_begun, keep > 0 && (started > 1 || others_join)) {
             failed = Some(why);
         }
         if failed.is_some() { Err(PeersError::Use(String::new())) } else { Ok(()) }
     };
-    let gathered = match founding.gather(job, peers, |_| watch(true)) {
+    let gathered = match founding.gather(job, peers, |_| watch(false)) {
         Ok(mut looks_on) => {
             let mut history: Vec<(f64, f64)> = Vec::new();
             let solution = gather(&mut looks_on, |far| {
-                watch(false).map_err(run::Error::Peers)?;
+                watch(true).map_err(run::Error::Peers)?;
                 let seconds = begin.elapsed().as_secs_f64();
                 if let Some(distance) = worst(far) {
                     history.push((seconds, certify::certificate(&problem, distance).bound));

@@ -12,15 +12,16 @@ mod told;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::ValueEnum;
 use polyrail_p2p::view::ADDRESS;
 use polyrail_p2p::{Peers, Scheme, Settings};
-use polyrail_solve::gather::hand_in;
+use polyrail_solve::gather;
 use polyrail_solve::problem::Instance;
-use polyrail_solve::run::{self, POINTS, compute};
+use polyrail_solve::run::{self, POINTS};
 use polyrail_solve::sweep::Method;
 
 use crate::output::tell;
@@ -66,8 +67,11 @@ struct Obstacle {
     /// Others that are to join before it begins
     #[arg(long, value_name = "PEERS", default_value_t = 0)]
     wait_for: usize,
+    /// Prints the run's address, by which others can join while it is under way
+    #[arg(long)]
+    open: bool,
     /// Takes part in a run that another has begun; its address is that which was printed there, or - to read it from the standard input
-    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["peers", "wait_for", "output"])]
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["peers", "wait_for", "open", "output"])]
     join: Option<String>,
     /// At which site this machine is, as a number, for --scheme hybrid
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
@@ -78,9 +82,13 @@ struct Obstacle {
     /// Sweeps of a block between two exchanges
     #[arg(long, value_name = "SWEEPS", default_value_t = 1)]
     inner: u32,
-    /// Parts in all [default: one for each process]
+    /// Parts in all, of which each process holds some: more than there are processes, so that others that join get some [default: one for each process]
     #[arg(long)]
     parts: Option<u32>,
+    /// Iterations between two of which states are kept at a second process, so that one that is lost does not end the run, and others can join;
+    /// 0: never [default: about 2 s of computing]
+    #[arg(long, value_name = "ITERATIONS")]
+    keep: Option<u64>,
     /// Parts are slabs, and not boxes with as little surface as can be
     #[arg(long)]
     slabs: bool,
@@ -205,12 +213,17 @@ fn settings(site: u32, weight: u16) -> Result<Settings, Error> {
 /// What a process of a run does, whoever started it.
 fn take_part(args: &Obstacle, address: &str) -> Result<(), Error> {
     let address = read(address)?;
-    let mut peers = Peers::join(settings(args.site, 1)?, &address)?;
-    let outcome = compute(&mut peers, || Ok(()))?;
-    hand_in(&mut peers, &outcome)?;
-    // the last of it is under way; who looks on has all when its end closes
-    peers.leave(std::time::Duration::from_secs(60));
-    Ok(())
+    loop {
+        let mut peers = Peers::join(settings(args.site, 1)?, &address)?;
+        match gather::take_part(&mut peers) {
+            // it was stopped for long, or cut off: the others have its parts, and may have some for it
+            Err(run::Error::Peers(polyrail_p2p::Error::Out)) => {}
+            done => {
+                peers.leave(Duration::from_secs(10));
+                return Ok(done?);
+            }
+        }
+    }
 }
 
 fn checked(args: &Obstacle) -> Result<(), Error> {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use polyrail_p2p::Scheme;
 use polyrail_solve::certify::Certificate;
-use polyrail_solve::gather::{Share, Solution};
+use polyrail_solve::gather::{Did, Solution};
 use polyrail_solve::run::Task;
 use polyrail_solve::sweep::Method;
 use serde::Serialize;
@@ -31,7 +31,7 @@ pub struct Told {
     error: Option<f64>,
     /// From the first process's start to the whole solution.
     seconds: f64,
-    members: Vec<Share>,
+    members: Vec<Did>,
 }
 
 impl Told {
@@ -86,9 +86,10 @@ pub fn summary(told: &Told, files: Option<&Path>) -> String {
             progress.iterations.to_string(),
             format!("{:.2}", progress.seconds),
             format!("{:.0} %", 100.0 * progress.waited / progress.seconds.max(1e-9)),
+            progress.changes.to_string(),
         ]
     });
-    let head = ["PEER", "ITERATIONS", "SECONDS", "WAITED"].map(String::from).to_vec();
+    let head = ["PEER", "ITERATIONS", "SECONDS", "WAITED", "CHANGES"].map(String::from).to_vec();
     text += &table::aligned(std::iter::once(head).chain(rows));
     let bound = told.certificate.bound;
     let _ = writeln!(

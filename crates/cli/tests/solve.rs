@@ -1,0 +1,195 @@
+//! `polyrail solve`: whole runs of processes, of which some are killed and some join while it goes on.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn command(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polyrail"));
+    command.arg("solve").arg("obstacle").args(words).stdin(Stdio::null());
+    command
+}
+
+fn run(words: &[&str]) -> Output {
+    command(words).output().expect("it starts")
+}
+
+fn json(output: &Output) -> Value {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    serde_json::from_slice(&output.stdout).expect("it is JSON")
+}
+
+/// What a solution has to be, whoever computed it.
+fn holds(told: &Value, error: f64) {
+    let number = |value: &Value| value.as_f64().expect("a number");
+    assert!(number(&told["certificate"]["bound"]) <= number(&told["wanted"]), "{told}");
+    assert_eq!(told["certificate"], told["certificate_of_the_whole"], "{told}");
+    // the error of the difference star, and no more of the iteration's than was allowed
+    assert!((number(&told["error"]) - error).abs() <= number(&told["wanted"]), "{told}");
+}
+
+/// Processes that this one has started.
+fn children(of: u32) -> Vec<u32> {
+    let list = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
+    list.split_whitespace().map(|pid| pid.parse().expect("a number")).collect()
+}
+
+fn signal(pid: u32, which: &str) {
+    assert!(Command::new("kill").args([which, &pid.to_string()]).status().expect("it starts").success());
+}
+
+/// Waits until so much processor time, in hundredths of a second, has gone to a process: it computes.
+fn computes(pid: u32, least: u64) {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it lives");
+        let used: u64 = stat
+            .rsplit(')')
+            .next()
+            .expect("fields")
+            .split_whitespace()
+            .nth(11)
+            .expect("a time")
+            .parse()
+            .expect("a number");
+        if used >= least {
+            return;
+        }
+        assert!(Instant::now() < until, "it does not compute");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn until_children(of: &Child, count: usize) -> Vec<u32> {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let have = children(of.id());
+        if have.len() == count {
+            return have;
+        }
+        assert!(Instant::now() < until, "it has {} processes", have.len());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_solution_with_its_proof() {
+    for scheme in ["sync", "async", "bounded:2", "hybrid"] {
+        let told = json(&run(&["--n", "31", "-n", "2", "--parts", "3", "--scheme", scheme, "--json"]));
+        holds(&told, 5.2288e-3);
+        assert_eq!(told["members"].as_array().expect("a list").len(), 2, "{told}");
+    }
+    let told = json(&run(&["--n", "31", "-n", "2", "--method", "psor", "--json"]));
+    holds(&told, 5.2288e-3);
+}
+
+#[test]
+fn files_of_a_run() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("deep/found");
+    let output = run(&["--n", "15", "-n", "1", "-o", path.to_str().expect("text")]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("proven: each value is within"), "{text}");
+    let vti = std::fs::read(path.join("solution.vti")).expect("it is there");
+    let head = String::from_utf8_lossy(&vti[..600]);
+    assert!(
+        head.contains("WholeExtent=\"0 16 0 16 0 16\" Origin=\"-2 -2 -2\" Spacing=\"0.25 0.25 0.25\""),
+        "{head}"
+    );
+    // two arrays of 17^3 numbers, each after its length
+    assert!(vti.len() > 2 * (8 + 17 * 17 * 17 * 8) && vti.len() < 2 * (8 + 17 * 17 * 17 * 8) + 1000);
+    for name in ["solution.svg", "convergence.svg"] {
+        let svg = std::fs::read_to_string(path.join(name)).expect("it is there");
+        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{name}");
+    }
+    let told: Value = serde_json::from_slice(&std::fs::read(path.join("summary.json")).expect("it is there"))
+        .expect("JSON");
+    assert_eq!(told["version"], 1);
+}
+
+#[test]
+fn a_killed_process_does_not_end_a_run_nor_does_one_that_joins() {
+    for scheme in ["sync", "async"] {
+        let words = [
+            "--n", "47", "-n", "3", "--parts", "6", "--keep", "50", "--open", "--json", "--bound", "1e-6",
+            "--scheme", scheme,
+        ];
+        let mut front =
+            command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut said = BufReader::new(front.stderr.take().expect("a pipe")).lines();
+        assert!(said.next().expect("a line").expect("text").contains("others join by"));
+        let line = said.next().expect("a line").expect("text");
+        let address = line.split_whitespace().last().expect("an address").to_owned();
+        let processes = until_children(&front, 3);
+        computes(processes[0], 20);
+        signal(processes[0], "-KILL");
+        let mut joined = command(&["--join", &address]).stderr(Stdio::piped()).spawn().expect("it starts");
+        computes(joined.id(), 5);
+        let output = front.wait_with_output().expect("it ends");
+        let rest: Vec<_> = said.map_while(Result::ok).collect();
+        assert!(output.status.success(), "{scheme}: {rest:?}");
+        let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        holds(&told, told["error"].as_f64().expect("a number"));
+        // the one that joined has been given parts, and the one that was killed has none
+        let members = told["members"].as_array().expect("a list");
+        assert_eq!(members.len(), 3, "{told}");
+        let has_changed = |member: &Value| member["progress"]["changes"].as_u64() >= Some(1);
+        assert!(members.iter().all(has_changed), "{told}");
+        assert!(joined.wait().expect("it ends").success());
+    }
+}
+
+#[test]
+fn where_all_are_killed_it_is_told() {
+    let words = ["--n", "63", "-n", "2", "--bound", "1e-9", "--keep", "50"];
+    let front = command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let processes = until_children(&front, 2);
+    computes(processes[1], 5);
+    for process in processes {
+        signal(process, "-KILL");
+    }
+    let output = front.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("ended with signal: 9"), "{said}");
+}
+
+#[test]
+fn who_is_interrupted_ends_with_all_processes() {
+    let front = command(&["--n", "63", "-n", "2", "--bound", "1e-9"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let processes = until_children(&front, 2);
+    computes(processes[0], 5);
+    signal(front.id(), "-TERM");
+    let output = front.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("interrupted"), "{said}");
+    let living = |pid: &u32| std::fs::exists(format!("/proc/{pid}")).unwrap_or(false);
+    assert!(!processes.iter().any(living), "a process goes on alone");
+}
+
+#[test]
+fn what_cannot_be_is_told_and_what_to_do() {
+    for (words, told) in [
+        (&["--n", "0"][..], "1 to 2047 points"),
+        (&["--n", "2048"], "1 to 2047 points"),
+        (&["--bound", "1e-30"], "roundings alone are"),
+        (&["--bound", "nan"], "is not possible"),
+        (&["--scheme", "often"], "there are sync, async, hybrid and bounded:N"),
+        (&["-n", "0"], "nobody is to compute"),
+        (&["--n", "3", "-n", "4", "--slabs"], "3 slabs are the most"),
+        (&["--n", "9", "-n", "2", "--parts", "1"], "less than the 2 processes"),
+        (&["--inner", "0"], "1 to 1000 sweeps"),
+        (&["--join", "nowhere"], "is no address of a run"),
+        (&["-o", "/proc/found", "--n", "3", "-n", "1"], "making /proc/found"),
+    ] {
+        let output = run(words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(told), "{words:?}: {said}");
+    }
+}

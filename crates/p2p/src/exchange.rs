@@ -1,0 +1,581 @@
+//! What moves between this process and the others: messages to links, words to machines, states to where they are kept, and one view after another.
+
+use crate::error::{Error, breach, gone, other_length};
+use crate::kept::{Kept, PIECE_HEAD};
+use crate::link::{Class, HEAD, Link, epoch_of, number_of, read_head, write_message};
+use crate::members::{self, Members};
+use crate::rounds::{Breach, Rounds};
+use crate::seat::{Seat, Way};
+use crate::view::{NOBODY, View};
+use crate::words::{self, Heard, Said};
+use polyrail_rails::PeerIdx;
+use polyrail_rails::mailbox::{self, Done, Mailbox};
+use polyrail_rails::worker::Refused;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Bytes of a part of what is posted, or of a state.
+pub(crate) const PIECE: usize = 1 << 20;
+/// Bytes of a word that goes as an active message, at most; longer ones go as messages.
+const SHORT: usize = 4 << 10;
+/// Words of views that are not known here yet, at most.
+const EARLY: usize = 1 << 12;
+/// How long somebody may be gone without anything being waited for that only it could bring.
+const GONE: Duration = Duration::from_secs(2);
+/// Between two answers to one who has an old view.
+const TELL: Duration = Duration::from_millis(500);
+/// Rounds of progress before who waits sleeps.
+const SPINS: u32 = 200;
+/// The longest sleep of who waits.
+pub(crate) const SLEEP: Duration = Duration::from_millis(50);
+
+/// What has come by a link, and not been received.
+#[derive(Default)]
+pub(crate) struct Inbound {
+    pub(crate) ready: VecDeque<Vec<u8>>,
+    pub(crate) marked: VecDeque<Vec<u8>>,
+    /// From whom receives are posted.
+    posted: Option<PeerIdx>,
+    posted_marked: Option<PeerIdx>,
+    /// The iteration that was received last.
+    pub(crate) last: Option<u64>,
+    /// Whether something new was received since norms are small.
+    pub(crate) fresh: bool,
+}
+
+/// What waits to be sent, to whom, and how: a word, or a message with this tag.
+struct Outgoing {
+    to: PeerIdx,
+    tag: Option<u64>,
+    bytes: Arc<[u8]>,
+}
+
+/// What a new view means for this member.
+pub(crate) struct Changed {
+    /// Parts that are not held here any more.
+    pub(crate) lost: Vec<u32>,
+    /// Parts whose state is to be set: that of which number, and whether it has to come first.
+    pub(crate) set: Vec<(u32, Option<u64>)>,
+}
+
+/// How long to wait for a member that says nothing.
+pub(crate) struct Waited {
+    since: Instant,
+    spins: u32,
+    patience: Option<Duration>,
+}
+
+pub(crate) struct Exchange {
+    pub(crate) mailbox: Mailbox,
+    heard: Heard,
+    begin: Instant,
+    pub(crate) view: View,
+    pub(crate) epoch: u32,
+    pub(crate) seat: Seat,
+    /// By member.
+    pub(crate) peers: Vec<PeerIdx>,
+    numbers: HashMap<PeerIdx, usize>,
+    /// Where members may be lost and join.
+    members: Option<Members>,
+    pub(crate) rounds: Option<Rounds>,
+    pub(crate) inbound: HashMap<Link, Inbound>,
+    /// Buffers to be used again.
+    pub(crate) spare: Vec<Vec<u8>>,
+    outgoing: VecDeque<Outgoing>,
+    /// Pieces that were posted to this one, whole messages.
+    pub(crate) posted: VecDeque<(usize, Vec<u8>)>,
+    pub(crate) kept: Kept,
+    pub(crate) changed: Option<Changed>,
+    /// From whom pieces can come.
+    listening: HashSet<PeerIdx>,
+    /// Words of views that are not known here yet.
+    early: VecDeque<(PeerIdx, Vec<u8>)>,
+    answered: HashMap<PeerIdx, Instant>,
+    /// How often something was told.
+    pub(crate) told: u64,
+    gone: Option<(usize, Instant)>,
+    patience: Option<Duration>,
+}
+
+impl Waited {
+    fn is_long(&self) -> bool {
+        self.patience.is_some_and(|patience| self.since.elapsed() > patience)
+    }
+}
+
+impl Exchange {
+    pub(crate) fn new(
+        mailbox: Mailbox,
+        heard: Heard,
+        view: View,
+        epoch: u32,
+        patience: Option<Duration>,
+    ) -> Result<Self, Error> {
+        let address = mailbox.worker().address();
+        let me = view.members.iter().position(|member| member.address == address).ok_or(Error::Out)?;
+        let mut one = Self {
+            seat: Seat::new(&view, me),
+            mailbox,
+            heard,
+            begin: Instant::now(),
+            view,
+            epoch,
+            peers: Vec::new(),
+            numbers: HashMap::new(),
+            members: None,
+            rounds: None,
+            inbound: HashMap::new(),
+            spare: Vec::new(),
+            outgoing: VecDeque::new(),
+            posted: VecDeque::new(),
+            kept: Kept::default(),
+            changed: None,
+            listening: HashSet::new(),
+            early: VecDeque::new(),
+            answered: HashMap::new(),
+            told: 0,
+            gone: None,
+            patience,
+        };
+        // further views come by one of these, whoever has them
+        for _ in 0..2 {
+            one.mailbox.recv(None, Class::View.tag(0), vec![0; words::LONGEST]);
+        }
+        one.sit_down(0)?;
+        // who joins a run that is under way has states to go on from
+        if epoch > 1 {
+            one.changed = Some(Changed { lost: Vec::new(), set: one.to_set(&[]) });
+        }
+        Ok(one)
+    }
+
+    fn now(&self) -> members::Time {
+        self.begin.elapsed().as_nanos() as members::Time
+    }
+
+    pub(crate) fn iteration(&self) -> u64 {
+        self.rounds.as_ref().map_or(0, Rounds::iteration)
+    }
+
+    /// Takes its place in the view that it has, and goes on with this iteration, or the one of all who are in step.
+    fn sit_down(&mut self, iteration: u64) -> Result<(), Error> {
+        let iteration = self.view.from_of(self.seat.me).unwrap_or(iteration);
+        let Self { mailbox, view, seat, .. } = self;
+        self.peers =
+            view.members.iter().map(|member| mailbox.peer(&member.address)).collect::<Result<_, _>>()?;
+        for (peer, way) in self.peers.iter().zip(&seat.ways) {
+            if let Way::Newest(_) = way {
+                mailbox.set_scheme(*peer, mailbox::Scheme::Asynchronous);
+            }
+            if *way != Way::Here && self.listening.insert(*peer) {
+                mailbox.recv(Some(*peer), Class::Posted.tag(0), vec![0; HEAD + PIECE_HEAD + PIECE]);
+            }
+        }
+        self.numbers = self.peers.iter().enumerate().map(|(number, peer)| (*peer, number)).collect();
+        self.rounds = seat.rounds(view, iteration);
+        let now = self.now();
+        self.members = (self.view.job.keep > 0).then(|| {
+            let mut members = Members::new(self.view.clone(), self.epoch, self.seat.me, now);
+            self.kept.all().for_each(|(part, iteration)| members.keeps(part, iteration));
+            members
+        });
+        Ok(())
+    }
+
+    /// What is to be set of the parts that are held here, where some were before.
+    fn to_set(&self, before: &[u32]) -> Vec<(u32, Option<u64>)> {
+        let in_step = self.view.from_of(self.seat.me).is_some();
+        // out of step what stays goes on as it is
+        let is_set = |part: &u32| in_step || !before.contains(part);
+        let state = |part: u32| {
+            let (holder, number) = self.view.holders[part as usize];
+            (part, (holder != NOBODY).then_some(number))
+        };
+        self.seat.mine.iter().copied().filter(is_set).map(state).collect()
+    }
+
+    /// Goes on in another view.
+    fn install(&mut self, epoch: u32, view: View) -> Result<(), Error> {
+        let address = self.mailbox.worker().address();
+        let me = view.members.iter().position(|member| member.address == address).ok_or(Error::Out)?;
+        let before = std::mem::take(&mut self.seat.mine);
+        let was_at = self.iteration();
+        if view.job.scheme.in_step_at(0).is_some() {
+            // what came after the iteration that is gone back to is of a run that has not been
+            self.kept.forget(|part, number| number > view.holders[part as usize].1);
+        }
+        self.kept.begin_anew();
+        (self.seat, self.view, self.epoch) = (Seat::new(&view, me), view, epoch);
+        self.sit_down(was_at)?;
+        let lost = before.iter().copied().filter(|part| !self.seat.mine.contains(part)).collect();
+        self.changed = Some(Changed { lost, set: self.to_set(&before) });
+        let epoch = u64::from(epoch);
+        for inbound in self.inbound.values_mut() {
+            inbound.ready.retain(|message| epoch_of(message) == epoch);
+            inbound.marked.retain(|message| epoch_of(message) == epoch);
+            (inbound.last, inbound.fresh) = (None, false);
+        }
+        self.posted.retain(|(_, message)| epoch_of(message) == epoch);
+        self.outgoing.retain(|outgoing| outgoing.tag.is_some());
+        self.gone = None;
+        self.hand_over();
+        for (from, bytes) in std::mem::take(&mut self.early) {
+            self.hear(from, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Sends states that are kept here to those who go on from them.
+    fn hand_over(&mut self) {
+        for part in 0..self.view.job.parts {
+            let ((holder, number), owner) =
+                (self.view.holders[part as usize], usize::from(self.view.owners[part as usize]));
+            if usize::from(holder) == self.seat.me && owner != self.seat.me {
+                self.send_state(owner, part, number);
+            }
+        }
+    }
+
+    /// Sends a state that is kept here to a member, piece by piece.
+    pub(crate) fn send_state(&mut self, to: usize, part: u32, number: u64) {
+        let Some(state) = self.kept.get(part, number) else { return };
+        let (mut pieces, mut offset) = (Vec::new(), 0_usize);
+        while offset < state.len() || pieces.is_empty() {
+            let piece = &state[offset..(offset + PIECE).min(state.len())];
+            let mut message = Vec::new();
+            write_message(
+                &mut message,
+                Class::Kept,
+                Link::new(part, 0),
+                self.epoch,
+                number,
+                &[&(state.len() as u64).to_le_bytes(), &(offset as u64).to_le_bytes(), piece],
+            );
+            offset += piece.len();
+            pieces.push(message);
+        }
+        let to = self.peers[to];
+        let tag = Some(Class::Posted.tag(0));
+        self.outgoing.extend(pieces.into_iter().map(|bytes| Outgoing { to, tag, bytes: bytes.into() }));
+    }
+
+    /// Bytes that wait to be sent to a member.
+    pub(crate) fn waiting_for(&self, member: usize) -> usize {
+        let to = self.peers[member];
+        self.outgoing.iter().filter(|outgoing| outgoing.to == to).map(|outgoing| outgoing.bytes.len()).sum()
+    }
+
+    /// Keeps a state, and has another keep it, too.
+    pub(crate) fn keep(&mut self, part: u32, number: u64, bytes: Vec<u8>) {
+        self.kept.put(part, number, bytes);
+        self.is_kept(part, number);
+        if let Some(backup) = self.seat.backup {
+            self.send_state(backup, part, number);
+        }
+    }
+
+    fn is_kept(&mut self, part: u32, number: u64) {
+        // in step, another may be an iteration behind that is kept: then all go back to the one before
+        let most = if self.view.job.scheme.in_step_at(0).is_some() { 2 } else { 1 };
+        let Some(members) = &mut self.members else { return };
+        members.keeps(part, number);
+        for old in self.kept.retire(part, most, members.counts_on_kept()) {
+            members.forgets(part, old);
+        }
+    }
+
+    /// Moves what can be moved; whether something was.
+    pub(crate) fn step(&mut self) -> Result<bool, Error> {
+        let mut moved = self.mailbox.progress() > 0;
+        while let Some(done) = self.mailbox.next_done() {
+            moved = true;
+            self.done(done)?;
+        }
+        while let Ok((from, bytes)) = self.heard.try_recv() {
+            moved = true;
+            self.hear(from, &bytes)?;
+        }
+        let now = self.now();
+        if let Some(members) = &mut self.members {
+            members.tick(now);
+            if let Some(view) = members.decided() {
+                self.decide(view)?;
+            }
+        }
+        self.say()?;
+        Ok(moved)
+    }
+
+    /// Tells all of a view that was decided here, and goes on in it.
+    fn decide(&mut self, view: View) -> Result<(), Error> {
+        let epoch = self.epoch + 1;
+        let bytes: Arc<[u8]> = words::encode(epoch, &Said::View(Box::new(view.clone()))).into();
+        let own = self.peers[self.seat.me];
+        let mut all = self.peers.clone();
+        for member in &view.members {
+            all.push(self.mailbox.peer(&member.address)?);
+        }
+        all.sort_unstable_by_key(|peer| peer.0);
+        all.dedup();
+        // words of the view before are not waited for
+        self.outgoing.retain(|outgoing| outgoing.tag.is_some());
+        for to in all.into_iter().filter(|peer| *peer != own) {
+            self.outgoing.push_back(Outgoing { to, tag: Some(Class::View.tag(0)), bytes: bytes.clone() });
+        }
+        self.install(epoch, view)
+    }
+
+    pub(crate) fn waited(&self) -> Waited {
+        Waited { since: Instant::now(), spins: 0, patience: self.patience }
+    }
+
+    /// One step of a wait for a member.
+    pub(crate) fn turn(&mut self, waited: &mut Waited, member: usize) -> Result<(), Error> {
+        let moved = self.step()?;
+        if self.changed.is_some() {
+            return Err(Error::Changed);
+        }
+        if moved {
+            waited.spins = 0;
+            return Ok(());
+        }
+        waited.spins += 1;
+        if waited.is_long() {
+            let patience = waited.patience.unwrap_or_default();
+            return Err(Error::Silent(format!("member {member}"), patience));
+        }
+        if let Some((member, since)) = self.gone
+            && since.elapsed() > GONE
+        {
+            return Err(gone(&self.mailbox, member, self.peers[member]));
+        }
+        if waited.spins > SPINS {
+            self.mailbox.sleep(SLEEP);
+        }
+        Ok(())
+    }
+
+    fn done(&mut self, done: Done) -> Result<(), Error> {
+        let Done::Received { from, buffer, outcome } = done else { return Ok(()) };
+        let Some(from) = from else { return Ok(()) };
+        let number = self.numbers.get(&from).copied();
+        let (len, cut) = match outcome {
+            Ok(got) => got,
+            // that somebody is gone is an error for who waits for it
+            Err(_) => {
+                self.listening.remove(&from);
+                for inbound in self.inbound.values_mut() {
+                    inbound.posted.take_if(|peer| *peer == from);
+                    inbound.posted_marked.take_if(|peer| *peer == from);
+                }
+                return number.map_or(Ok(()), |number| self.miss(number));
+            }
+        };
+        if buffer.len() == words::LONGEST {
+            self.hear(from, &buffer[..len])?;
+            self.mailbox.recv(None, Class::View.tag(0), buffer);
+            return Ok(());
+        }
+        let bad = |why: String| Err(breach(number.unwrap_or(usize::MAX), why));
+        let Some((class, link)) = read_head(&buffer[..len]) else {
+            return bad("a message has no head".into());
+        };
+        let old = epoch_of(&buffer) < u64::from(self.epoch) || number.is_none();
+        if matches!(class, Class::Posted | Class::Kept) {
+            if let (false, Some(number)) = (old, number) {
+                if class == Class::Posted {
+                    self.posted.push_back((number, buffer[..len].to_vec()));
+                } else if epoch_of(&buffer) == u64::from(self.epoch) {
+                    self.take_state(number, link.from, &buffer[..len])?;
+                }
+            }
+            self.mailbox.recv(Some(from), Class::Posted.tag(0), buffer);
+            return Ok(());
+        }
+        if cut {
+            return bad(other_length(link, buffer.len() - HEAD + 1, buffer.len() - HEAD));
+        }
+        let Some(inbound) = self.inbound.get_mut(&link) else {
+            return bad("a message is of another link than its tag says".into());
+        };
+        let mut next = self.spare.pop().unwrap_or_default();
+        next.resize(buffer.len(), 0);
+        let mut buffer = buffer;
+        buffer.truncate(len);
+        if old {
+            self.spare.push(buffer);
+        } else if class == Class::Marked {
+            inbound.marked.push_back(buffer);
+        } else {
+            inbound.ready.push_back(buffer);
+        }
+        self.mailbox.recv(Some(from), class.tag(link.name()), next);
+        Ok(())
+    }
+
+    fn take_state(&mut self, from: usize, part: u32, message: &[u8]) -> Result<(), Error> {
+        if part >= self.view.job.parts {
+            return Err(breach(from, "a state is of a part that there is not"));
+        }
+        let number = number_of(message);
+        if self.kept.take_in(from, part, number, &message[HEAD..]).map_err(|why| breach(from, why))? {
+            self.is_kept(part, number);
+        }
+        Ok(())
+    }
+
+    /// Has receives posted for a link.
+    pub(crate) fn post(&mut self, link: Link, from: usize, len: usize, class: Class) {
+        if self.seat.ways[from] == Way::Here {
+            return;
+        }
+        let peer = self.peers[from];
+        let inbound = self.inbound.entry(link).or_default();
+        let (posted, count) = match class {
+            Class::InStep => (&mut inbound.posted, 2),
+            _ => (&mut inbound.posted_marked, 1),
+        };
+        if posted.replace(peer) != Some(peer) {
+            for _ in 0..count {
+                self.mailbox.recv(Some(peer), class.tag(link.name()), vec![0; HEAD + len]);
+            }
+        }
+    }
+
+    /// A member cannot be reached: where it may not be lost, an error when that has been so for a while.
+    pub(crate) fn miss(&mut self, member: usize) -> Result<(), Error> {
+        let now = self.now();
+        if let Some(members) = &mut self.members {
+            members.lost(member, now);
+            return Ok(());
+        }
+        match self.gone {
+            None => self.gone = Some((member, Instant::now())),
+            Some((_, since)) if since.elapsed() > GONE => {
+                return Err(gone(&self.mailbox, member, self.peers[member]));
+            }
+            Some(_) => {}
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, from: PeerIdx, bytes: &[u8]) -> Result<(), Error> {
+        let number = self.numbers.get(&from).copied();
+        let (epoch, said) = match words::decode(bytes) {
+            Ok(word) => word,
+            // who is not in the view is not taken at its word for anything
+            Err(why) => return number.map_or(Ok(()), |number| Err(breach(number, why))),
+        };
+        match said {
+            Said::Join(member) => {
+                let is_itself = self.mailbox.peer(&member.address).is_ok_and(|peer| peer == from);
+                let now = self.now();
+                match &mut self.members {
+                    Some(members) if is_itself && number.is_none() => members.joins(member, now),
+                    _ if number.is_none() => {
+                        let why = "it has begun, and keeps no states that a newcomer could go on from".into();
+                        let bytes = words::encode(self.epoch, &Said::Refuse(why)).into();
+                        self.outgoing.push_back(Outgoing { to: from, tag: None, bytes });
+                    }
+                    _ => {}
+                }
+                Ok(())
+            }
+            Said::Refuse(_) => Ok(()),
+            Said::View(view) if epoch > self.epoch && self.members.is_some() => self.install(epoch, *view),
+            Said::View(_) => Ok(()),
+            Said::Round(_) | Said::Members(_) if epoch < self.epoch => {
+                self.tell_view(from);
+                Ok(())
+            }
+            Said::Round(_) | Said::Members(_) if epoch > self.epoch => {
+                if self.early.len() < EARLY {
+                    self.early.push_back((from, bytes.to_vec()));
+                }
+                Ok(())
+            }
+            Said::Round(word) => {
+                let (Some(number), Some(rounds)) = (number, &mut self.rounds) else { return Ok(()) };
+                let worker = self.seat.workers.iter().position(|worker| *worker == number);
+                let worker = worker.ok_or_else(|| breach(number, "it holds no part and speaks of rounds"))?;
+                rounds.hear(worker, word).map_err(|why: Breach| breach(number, why))
+            }
+            Said::Members(word) => {
+                let now = self.now();
+                if let (Some(number), Some(members)) = (number, &mut self.members) {
+                    members.hear(number, word, now);
+                    if let Some(view) = members.decided() {
+                        self.decide(view)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Tells one who has an old view of the one in force.
+    fn tell_view(&mut self, to: PeerIdx) {
+        let answered = self.answered.get(&to);
+        if self.members.is_none() || answered.is_some_and(|answered| answered.elapsed() < TELL) {
+            return;
+        }
+        self.answered.insert(to, Instant::now());
+        let bytes = words::encode(self.epoch, &Said::View(Box::new(self.view.clone()))).into();
+        self.outgoing.push_back(Outgoing { to, tag: Some(Class::View.tag(0)), bytes });
+    }
+
+    fn say(&mut self) -> Result<(), Error> {
+        while let Some((worker, word)) = self.rounds.as_mut().and_then(Rounds::say) {
+            self.say_to(self.seat.workers[worker], &Said::Round(word));
+        }
+        while let Some((member, word)) = self.members.as_mut().and_then(Members::say) {
+            self.say_to(member, &Said::Members(word));
+        }
+        let mut full: HashSet<PeerIdx> = HashSet::new();
+        for _ in 0..self.outgoing.len() {
+            let Some(outgoing) = self.outgoing.pop_front() else { break };
+            // in order to each, and nobody waits for another
+            let sent = if full.contains(&outgoing.to) {
+                Err(Refused::Again)
+            } else {
+                match outgoing.tag {
+                    None => self.mailbox.send_active(outgoing.to, words::ACTIVE, &outgoing.bytes),
+                    Some(tag) => self.mailbox.send(outgoing.to, tag, &outgoing.bytes).map(|_| ()),
+                }
+            };
+            match sent {
+                Ok(()) => {}
+                Err(Refused::Again) => {
+                    full.insert(outgoing.to);
+                    self.outgoing.push_back(outgoing);
+                }
+                Err(Refused::Gone) => {
+                    let number = self.numbers.get(&outgoing.to).copied();
+                    number.map_or(Ok(()), |number| self.miss(number))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn say_to(&mut self, member: usize, said: &Said) {
+        let bytes: Arc<[u8]> = words::encode(self.epoch, said).into();
+        let tag = (bytes.len() > SHORT).then(|| Class::View.tag(0));
+        self.outgoing.push_back(Outgoing { to: self.peers[member], tag, bytes });
+    }
+
+    /// Sends a message, and waits until it is on its way.
+    pub(crate) fn send_message(&mut self, to: usize, tag: u64, bytes: &Arc<[u8]>) -> Result<(), Error> {
+        let mut waited = self.waited();
+        loop {
+            match self.mailbox.send(self.peers[to], tag, bytes) {
+                Ok(_) => return Ok(()),
+                // where members may be lost, the next view follows: what was for this one is not wanted then
+                Err(Refused::Gone) if self.members.is_some() => return self.miss(to),
+                Err(Refused::Gone) => return Err(gone(&self.mailbox, to, self.peers[to])),
+                Err(Refused::Again) => self.turn(&mut waited, to)?,
+            }
+        }
+    }
+}
