@@ -1,5 +1,6 @@
 //! What moves between this process and the others: messages to links, words to machines, states to where they are kept, and one view after another.
 
+use crate::Scheme;
 use crate::error::{Error, breach, gone, other_length};
 use crate::kept::{Kept, PIECE_HEAD};
 use crate::link::{Class, HEAD, Link, epoch_of, number_of, read_head, write_message};
@@ -200,7 +201,8 @@ impl Exchange {
         let address = self.mailbox.worker().address();
         let me = view.members.iter().position(|member| member.address == address).ok_or(Error::Out)?;
         let before = std::mem::take(&mut self.seat.mine);
-        let was_at = self.iteration();
+        // who has joined is at its first iteration: where iterations are compared, all begin anew
+        let was_at = if matches!(view.job.scheme, Scheme::Bounded(_)) { 0 } else { self.iteration() };
         if view.job.scheme.in_step_at(0).is_some() {
             // what came after the iteration that is gone back to is of a run that has not been
             self.kept.forget(|part, number| number > view.holders[part as usize].1);
@@ -324,6 +326,11 @@ impl Exchange {
             self.outgoing.push_back(Outgoing { to, tag: Some(Class::View.tag(0)), bytes: bytes.clone() });
         }
         self.install(epoch, view)
+    }
+
+    /// Whether nobody else is left who computes, where members may be lost.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.members.as_ref().is_some_and(Members::is_alone)
     }
 
     pub(crate) fn waited(&self) -> Waited {

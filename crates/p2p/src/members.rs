@@ -282,6 +282,14 @@ impl Members {
             && (self.lost.contains(&member) || self.silent.contains(&member) || self.told.contains(&member))
     }
 
+    /// Whether nobody else is left who computes: nothing can be decided then.
+    pub fn is_alone(&self) -> bool {
+        let computes = |one: &u16| self.view.members[usize::from(*one)].weight > 0;
+        (0..self.view.members.len() as u16)
+            .filter(|one| *one != self.me && computes(one))
+            .all(|one| self.is_suspect(one))
+    }
+
     fn leads(&self) -> bool {
         (0..self.me).all(|member| self.is_suspect(member))
     }

@@ -424,9 +424,11 @@ impl Peers {
         let in_step = self.exchange.view.from_of(self.me()).is_some();
         if let Some(backup) = self.exchange.seat.backup {
             let mut waited = self.exchange.waited();
-            while self.exchange.waiting_for(backup) > state.len() {
+            // those of two iterations, nearly
+            let most = state.len() * 2 * self.parts().len();
+            while self.exchange.waiting_for(backup) > most {
                 if !in_step {
-                    return Ok(()); // the one before is still under way
+                    return Ok(()); // those before are still under way
                 }
                 self.exchange.turn(&mut waited, backup)?;
             }
@@ -538,6 +540,11 @@ impl Peers {
     pub fn is_gone(&self, member: usize) -> Option<String> {
         let peer = *self.exchange.peers.get(member)?;
         self.exchange.mailbox.worker().why(peer).map(str::to_owned)
+    }
+
+    /// Whether all others who compute are gone, or say nothing: then the run cannot go on.
+    pub fn is_alone(&self) -> bool {
+        self.exchange.is_alone()
     }
 
     /// Leaves: what was sent is brought to its end, for at most so long.

@@ -201,6 +201,9 @@ fn collect(
                 return Err(polyrail_p2p::Error::Gone { member: *member, why }.into());
             }
         }
+        if peers.is_alone() {
+            return Err(Error::Alone);
+        }
         look(&far)?;
     }
     let handed = coming

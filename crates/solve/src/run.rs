@@ -63,6 +63,9 @@ pub enum Error {
     /// The task is none.
     #[error("the task that came with the run is none: {0}")]
     Task(String),
+    /// Nobody is left.
+    #[error("all processes that computed are gone")]
+    Alone,
     /// The result that came is none.
     #[error("member {0} sent a result that is none: {1}")]
     Result(usize, String),

@@ -36,7 +36,7 @@ struct Started(Vec<Child>);
 
 impl Started {
     /// Whether one has ended that is needed: before the run has begun each is, then as many as it takes.
-    fn look(&mut self, has_begun: bool, may_be_lost: bool) -> Result<(), Error> {
+    fn look(&mut self, has_begun: bool, may_be_lost: bool, others: bool) -> Result<(), Error> {
         let mut ended = None;
         let mut living = 0;
         for (number, child) in self.0.iter_mut().enumerate() {
@@ -49,7 +49,7 @@ impl Started {
             }
         }
         match ended {
-            Some((number, status)) if !(has_begun && may_be_lost && living > 0) => {
+            Some((number, status)) if !(has_begun && may_be_lost && (others || living > 0)) => {
                 Err(Error::Ended(number, status))
             }
             _ => Ok(()),
@@ -129,7 +129,7 @@ pub fn main(args: &Obstacle) -> Result<(), Error> {
     let mut watch = |has_begun| {
         if interrupted() {
             failed = Some(Error::Interrupted);
-        } else if let Err(why) = processes.look(has_begun, keep > 0 && (started > 1 || others_join)) {
+        } else if let Err(why) = processes.look(has_begun, keep > 0, others_join) {
             failed = Some(why);
         }
         if failed.is_some() { Err(PeersError::Use(String::new())) } else { Ok(()) }
