@@ -5,6 +5,7 @@ use crate::members;
 use crate::rounds::Word;
 use crate::view::{Job, MEMBERS, Member, NOBODY, PARTS, TASK, View};
 use polyrail_rails::PeerIdx;
+use std::collections::BTreeMap;
 use std::sync::mpsc::Receiver;
 
 /// The number of the active messages that words are.
@@ -118,9 +119,13 @@ impl<'a> Reader<'a> {
         {
             return Err(Malformed("a part is held by nobody"));
         }
-        let from =
+        let from: Vec<(u32, u64)> =
             (0..self.count(MEMBERS)?).map(|_| Ok((self.u32()?, self.u64()?))).collect::<Result<_, _>>()?;
-        Ok(View { job, members, owners, holders, from })
+        let in_order: BTreeMap<u32, u64> = from.iter().copied().collect();
+        if !in_order.iter().map(|(site, iteration)| (*site, *iteration)).eq(from) {
+            return Err(Malformed("sites are twice, or in no order"));
+        }
+        Ok(View { job, members, owners, holders, from: in_order })
     }
 }
 
@@ -253,7 +258,8 @@ pub fn decode(bytes: &[u8]) -> Result<(u32, Said), Malformed> {
             if len > REASON {
                 return Err(Malformed("a reason is too long"));
             }
-            Said::Refuse(String::from_utf8_lossy(reader.bytes(len)?).into_owned())
+            let why = String::from_utf8(reader.bytes(len)?.to_vec());
+            Said::Refuse(why.map_err(|_| Malformed("a reason is no text"))?)
         }
         3 => Said::View(Box::new(reader.view()?)),
         4 => Said::Round(Word::Status {
