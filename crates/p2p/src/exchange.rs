@@ -12,6 +12,7 @@ use crate::words::{self, Heard, Said};
 use polyrail_rails::PeerIdx;
 use polyrail_rails::mailbox::{self, Done, Mailbox};
 use polyrail_rails::worker::Refused;
+use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -92,6 +93,8 @@ pub(crate) struct Exchange {
     listening: HashSet<PeerIdx>,
     /// Words of views that are not known here yet.
     early: VecDeque<(PeerIdx, Vec<u8>)>,
+    /// Pieces of states of such views: who hands them over may have gone on before this one.
+    early_states: Vec<(PeerIdx, Vec<u8>)>,
     answered: HashMap<PeerIdx, Instant>,
     /// How often something was told.
     pub(crate) told: u64,
@@ -134,6 +137,7 @@ impl Exchange {
             changed: None,
             listening: HashSet::new(),
             early: VecDeque::new(),
+            early_states: Vec::new(),
             answered: HashMap::new(),
             told: 0,
             gone: None,
@@ -222,6 +226,15 @@ impl Exchange {
         self.outgoing.retain(|outgoing| outgoing.tag.is_some());
         self.gone = None;
         self.hand_over();
+        for (from, message) in std::mem::take(&mut self.early_states) {
+            match (epoch_of(&message).cmp(&epoch), self.numbers.get(&from).copied(), read_head(&message)) {
+                (Ordering::Equal, Some(number), Some((_, link))) => {
+                    self.take_state(number, link.from, &message)?
+                }
+                (Ordering::Greater, ..) => self.early_states.push((from, message)),
+                _ => {}
+            }
+        }
         for (from, bytes) in std::mem::take(&mut self.early) {
             self.hear(from, &bytes)?;
         }
@@ -395,6 +408,8 @@ impl Exchange {
                     self.posted.push_back((number, buffer[..len].to_vec()));
                 } else if epoch_of(&buffer) == u64::from(self.epoch) {
                     self.take_state(number, link.from, &buffer[..len])?;
+                } else if self.early_states.len() < EARLY {
+                    self.early_states.push((from, buffer[..len].to_vec()));
                 }
             }
             self.mailbox.recv(Some(from), Class::Posted.tag(0), buffer);
@@ -430,6 +445,20 @@ impl Exchange {
             self.is_kept(part, number);
         }
         Ok(())
+    }
+
+    /// The next message of a link, if it is of this view: one that has gone on to the next before this one may be ahead.
+    pub(crate) fn next_of(&mut self, link: Link, class: Class) -> Option<Vec<u8>> {
+        let epoch = u64::from(self.epoch);
+        let inbound = self.inbound.get_mut(&link)?;
+        let queue = if class == Class::Marked { &mut inbound.marked } else { &mut inbound.ready };
+        if epoch_of(queue.front()?) == epoch { queue.pop_front() } else { None }
+    }
+
+    /// Whether there is a next one in step.
+    pub(crate) fn has_next(&self, link: Link) -> bool {
+        let next = self.inbound.get(&link).and_then(|inbound| inbound.ready.front());
+        next.is_some_and(|message| epoch_of(message) == u64::from(self.epoch))
     }
 
     /// Has receives posted for a link.

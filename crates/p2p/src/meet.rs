@@ -9,10 +9,12 @@ use polyrail_rails::mailbox::{Done, Mailbox};
 use polyrail_rails::worker::Refused;
 use std::sync::Arc;
 use std::sync::mpsc::{TrySendError, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Words that have come and were not looked at, at most.
 const HEARD: usize = 1 << 14;
+/// Between two times that a run is asked to be joined.
+const AGAIN: Duration = Duration::from_secs(1);
 /// The longest sleep of who waits.
 const SLEEP: Duration = Duration::from_millis(50);
 
@@ -128,12 +130,13 @@ impl Peers {
         let word = words::encode(0, &Said::Join(member));
         // who decides on the view sends it, which may be another member
         mailbox.recv(None, Class::View.tag(0), vec![0; words::LONGEST]);
-        let mut joined = false;
+        let mut asked: Option<Instant> = None;
         loop {
             let moved = mailbox.progress();
-            if !joined {
+            // whom it asked may have been lost with what it was asked
+            if asked.is_none_or(|asked| asked.elapsed() > AGAIN) {
                 match mailbox.send_active(peer, words::ACTIVE, &word) {
-                    Ok(()) => joined = true,
+                    Ok(()) => asked = Some(Instant::now()),
                     Err(Refused::Again) => {}
                     Err(Refused::Gone) => return Err(gone(&mailbox, 0, peer)),
                 }
@@ -153,7 +156,7 @@ impl Peers {
                 };
             }
             if moved == 0 {
-                mailbox.sleep(if joined { SLEEP } else { Duration::from_millis(1) });
+                mailbox.sleep(if asked.is_some() { SLEEP } else { Duration::from_millis(1) });
             }
         }
     }

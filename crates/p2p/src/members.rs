@@ -349,6 +349,11 @@ impl Members {
     fn propose(&mut self, now: Time, late: bool) {
         let Role::Prepares { ballot, promises, .. } = &mut self.role else { return };
         let (ballot, promises) = (*ballot, std::mem::take(promises));
+        if ballot != self.promised {
+            // another was promised more meanwhile
+            self.role = Role::Follows;
+            return;
+        }
         let has_first = promises.contains_key(&0);
         if !self.quorum(promises.len(), has_first) {
             // nothing can be decided now: it begins anew when it is time again
@@ -438,6 +443,10 @@ impl Members {
             }
             Word::Propose { ballot, view } => {
                 if ballot >= self.promised {
+                    // what this one prepares is of a lower ballot
+                    if ballot > self.promised {
+                        self.role = Role::Follows;
+                    }
                     self.promised = ballot;
                     self.accepted = Some((ballot, view));
                     self.out.push_back((from, Word::Accept { ballot }));

@@ -222,7 +222,7 @@ impl Peers {
                 let mut waited = self.exchange.waited();
                 loop {
                     self.exchange.post(link, from, into.len(), Class::InStep);
-                    if let Some(message) = self.exchange.inbound.entry(link).or_default().ready.pop_front() {
+                    if let Some(message) = self.exchange.next_of(link, Class::InStep) {
                         self.take(link, from, message, iteration, into)?;
                         return Ok(Received::New { iteration });
                     }
@@ -289,12 +289,12 @@ impl Peers {
         let mut waited = self.exchange.waited();
         loop {
             self.exchange.post(link, from, into.len(), Class::Marked);
-            let marked = &mut self.exchange.inbound.entry(link).or_default().marked;
-            // of rounds that were over before it was received
-            while marked.front().is_some_and(|message| number_of(message) < round) {
-                self.exchange.spare.extend(marked.pop_front());
-            }
-            if let Some(message) = marked.pop_front() {
+            if let Some(message) = self.exchange.next_of(link, Class::Marked) {
+                if number_of(&message) < round {
+                    // of a round that was over before it was received
+                    self.exchange.spare.push(message);
+                    continue;
+                }
                 self.take(link, from, message, round, into)?;
                 let inbound = self.exchange.inbound.entry(link).or_default();
                 inbound.fresh = true;
@@ -349,9 +349,7 @@ impl Peers {
                 let from = self.owner(link.from)?;
                 there &= match self.exchange.seat.ways[from] {
                     Way::Here => true,
-                    Way::InStep => {
-                        self.exchange.inbound.get(link).is_some_and(|inbound| !inbound.ready.is_empty())
-                    }
+                    Way::InStep => self.exchange.has_next(*link),
                     Way::Newest(_) => {
                         self.exchange.mailbox.worker().has_value(self.exchange.peers[from], link.name())
                     }
