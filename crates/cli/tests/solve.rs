@@ -132,7 +132,7 @@ fn a_killed_process_does_not_end_a_run_nor_does_one_that_joins() {
         let rest: Vec<_> = said.map_while(Result::ok).collect();
         assert!(output.status.success(), "{scheme}: {rest:?}");
         let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        holds(&told, told["error"].as_f64().expect("a number"));
+        holds(&told, 1.84349e-3);
         // the one that joined has been given parts, and the one that was killed has none
         let members = told["members"].as_array().expect("a list");
         assert_eq!(members.len(), 3, "{told}");
@@ -153,7 +153,10 @@ fn where_all_are_killed_it_is_told() {
     }
     let output = front.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("ended with signal: 9"), "{said}");
+    assert!(
+        !output.status.success() && (said.contains("ended with signal: 9") || said.contains("are gone")),
+        "{said}"
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::Scheme;
 use crate::error::{Error, breach, gone, other_length};
 use crate::kept::{Kept, PIECE_HEAD};
-use crate::link::{Class, HEAD, Link, epoch_of, number_of, read_head, write_message};
+use crate::link::{Class, HEAD, Link, epoch_of, has_class, number_of, read_head, write_message};
 use crate::members::{self, Members};
 use crate::rounds::{Breach, Rounds};
 use crate::seat::{Seat, Way};
@@ -86,9 +86,11 @@ pub(crate) struct Exchange {
     pub(crate) spare: Vec<Vec<u8>>,
     outgoing: VecDeque<Outgoing>,
     /// Pieces that were posted to this one, whole messages.
-    pub(crate) posted: VecDeque<(usize, Vec<u8>)>,
+    posted: VecDeque<(PeerIdx, Vec<u8>)>,
     pub(crate) kept: Kept,
     pub(crate) changed: Option<Changed>,
+    /// The parts that the program knows that it holds.
+    pub(crate) known: Vec<u32>,
     /// From whom pieces can come.
     listening: HashSet<PeerIdx>,
     /// Words of views that are not known here yet.
@@ -135,6 +137,7 @@ impl Exchange {
             posted: VecDeque::new(),
             kept: Kept::default(),
             changed: None,
+            known: Vec::new(),
             listening: HashSet::new(),
             early: VecDeque::new(),
             early_states: Vec::new(),
@@ -151,6 +154,8 @@ impl Exchange {
         // who joins a run that is under way has states to go on from
         if epoch > 1 {
             one.changed = Some(Changed { lost: Vec::new(), set: one.to_set(&[]) });
+        } else {
+            one.known = one.seat.mine.clone();
         }
         Ok(one)
     }
@@ -204,7 +209,7 @@ impl Exchange {
     fn install(&mut self, epoch: u32, view: View) -> Result<(), Error> {
         let address = self.mailbox.worker().address();
         let me = view.members.iter().position(|member| member.address == address).ok_or(Error::Out)?;
-        let before = std::mem::take(&mut self.seat.mine);
+        let before = self.known.clone();
         // who has joined is at its first iteration: where iterations are compared, all begin anew
         let was_at = if matches!(view.job.scheme, Scheme::Bounded(_)) { 0 } else { self.iteration() };
         if view.job.scheme.in_step_at(0).is_some() {
@@ -222,7 +227,7 @@ impl Exchange {
             inbound.marked.retain(|message| epoch_of(message) == epoch);
             (inbound.last, inbound.fresh) = (None, false);
         }
-        self.posted.retain(|(_, message)| epoch_of(message) == epoch);
+        self.posted.retain(|(_, message)| epoch_of(message) >= epoch);
         self.outgoing.retain(|outgoing| outgoing.tag.is_some());
         self.gone = None;
         self.hand_over();
@@ -295,7 +300,10 @@ impl Exchange {
         let most = if self.view.job.scheme.in_step_at(0).is_some() { 2 } else { 1 };
         let Some(members) = &mut self.members else { return };
         members.keeps(part, number);
-        for old in self.kept.retire(part, most, members.counts_on_kept()) {
+        // what the view goes on from, and what was promised for the next, stays
+        let held = self.view.holders[part as usize].1;
+        let is_needed = |number| number == held || members.counts_on(part, number);
+        for old in self.kept.retire(part, most, is_needed) {
             members.forgets(part, old);
         }
     }
@@ -384,6 +392,9 @@ impl Exchange {
             Ok(got) => got,
             // that somebody is gone is an error for who waits for it
             Err(_) => {
+                if buffer.len() == words::LONGEST {
+                    self.mailbox.recv(None, Class::View.tag(0), buffer);
+                }
                 self.listening.remove(&from);
                 for inbound in self.inbound.values_mut() {
                     inbound.posted.take_if(|peer| *peer == from);
@@ -392,10 +403,12 @@ impl Exchange {
                 return number.map_or(Ok(()), |number| self.miss(number));
             }
         };
-        if buffer.len() == words::LONGEST {
-            self.hear(from, &buffer[..len])?;
+        // a message between parts may be just as long
+        if buffer.len() == words::LONGEST && !has_class(&buffer[..len]) {
+            // one that was cut is as one that did not come
+            let heard = if cut { Ok(()) } else { self.hear(from, &buffer[..len]) };
             self.mailbox.recv(None, Class::View.tag(0), buffer);
-            return Ok(());
+            return heard;
         }
         let bad = |why: String| Err(breach(number.unwrap_or(usize::MAX), why));
         let Some((class, link)) = read_head(&buffer[..len]) else {
@@ -405,7 +418,7 @@ impl Exchange {
         if matches!(class, Class::Posted | Class::Kept) {
             if let (false, Some(number)) = (old, number) {
                 if class == Class::Posted {
-                    self.posted.push_back((number, buffer[..len].to_vec()));
+                    self.posted.push_back((from, buffer[..len].to_vec()));
                 } else if epoch_of(&buffer) == u64::from(self.epoch) {
                     self.take_state(number, link.from, &buffer[..len])?;
                 } else if self.early_states.len() < EARLY {
@@ -445,6 +458,20 @@ impl Exchange {
             self.is_kept(part, number);
         }
         Ok(())
+    }
+
+    /// The next piece that was posted in this view, and by which member.
+    pub(crate) fn next_posted(&mut self) -> Option<(usize, Vec<u8>)> {
+        let epoch = u64::from(self.epoch);
+        let at = self.posted.iter().position(|(_, message)| epoch_of(message) == epoch)?;
+        let (from, mut message) = self.posted.remove(at)?;
+        message.drain(..HEAD);
+        Some((self.numbers.get(&from).copied()?, message))
+    }
+
+    /// Whether words wait to be sent.
+    pub(crate) fn has_words(&self) -> bool {
+        self.outgoing.iter().any(|outgoing| outgoing.tag.is_none())
     }
 
     /// The next message of a link, if it is of this view: one that has gone on to the next before this one may be ahead.
@@ -576,7 +603,10 @@ impl Exchange {
                 Err(Refused::Again)
             } else {
                 match outgoing.tag {
-                    None => self.mailbox.send_active(outgoing.to, words::ACTIVE, &outgoing.bytes),
+                    None if outgoing.bytes.len() <= self.mailbox.worker().active_max(outgoing.to) => {
+                        self.mailbox.send_active(outgoing.to, words::ACTIVE, &outgoing.bytes)
+                    }
+                    None => self.mailbox.send(outgoing.to, Class::View.tag(0), &outgoing.bytes).map(|_| ()),
                     Some(tag) => self.mailbox.send(outgoing.to, tag, &outgoing.bytes).map(|_| ()),
                 }
             };
@@ -597,8 +627,9 @@ impl Exchange {
 
     fn say_to(&mut self, member: usize, said: &Said) {
         let bytes: Arc<[u8]> = words::encode(self.epoch, said).into();
+        let to = self.peers[member];
         let tag = (bytes.len() > SHORT).then(|| Class::View.tag(0));
-        self.outgoing.push_back(Outgoing { to: self.peers[member], tag, bytes });
+        self.outgoing.push_back(Outgoing { to, tag, bytes });
     }
 
     /// Sends a message, and waits until it is on its way.

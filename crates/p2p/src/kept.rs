@@ -6,8 +6,6 @@ use std::collections::{BTreeMap, HashMap};
 pub(crate) const PIECE_HEAD: usize = 16;
 /// Bytes of a state, at most.
 const STATE: u64 = 1 << 33;
-/// States of a part while it is being agreed on which is gone on from, at most.
-const HELD: usize = 4;
 
 #[derive(Default)]
 pub(crate) struct Kept {
@@ -30,12 +28,12 @@ impl Kept {
         self.states.keys().copied()
     }
 
-    /// Forgets all of a part but the newest so many, or a few more while something may be decided that counts on them; which.
-    pub(crate) fn retire(&mut self, part: u32, most: usize, counted_on: bool) -> Vec<u64> {
-        let most = if counted_on { HELD } else { most };
+    /// Forgets all of a part but the newest so many, and those that are needed; which.
+    pub(crate) fn retire(&mut self, part: u32, most: usize, is_needed: impl Fn(u64) -> bool) -> Vec<u64> {
         let all: Vec<u64> =
             self.states.range((part, 0)..=(part, u64::MAX)).map(|((_, iteration), _)| *iteration).collect();
-        let old = all[..all.len().saturating_sub(most)].to_vec();
+        let mut old = all[..all.len().saturating_sub(most)].to_vec();
+        old.retain(|number| !is_needed(*number));
         old.iter().for_each(|iteration| _ = self.states.remove(&(part, *iteration)));
         old
     }
@@ -106,8 +104,8 @@ mod tests {
         assert_eq!(kept.take_in(1, 7, 60, &piece(5, 0, b"abc")), Ok(false));
         assert_eq!(kept.take_in(2, 7, 60, &piece(0, 0, b"")), Ok(true));
         assert_eq!(kept.take_in(1, 7, 90, &piece(2, 0, b"xy")), Ok(true));
-        assert_eq!(kept.retire(7, 2, true), Vec::<u64>::new());
-        assert_eq!(kept.retire(7, 2, false), [30]);
+        assert_eq!(kept.retire(7, 2, |number| number == 30), Vec::<u64>::new());
+        assert_eq!(kept.retire(7, 2, |_| false), [30]);
         assert_eq!(kept.all().collect::<Vec<_>>(), [(7, 60), (7, 90)]);
         kept.forget(|_, iteration| iteration > 60);
         assert_eq!(kept.all().collect::<Vec<_>>(), [(7, 60)]);

@@ -81,6 +81,11 @@ pub(crate) fn read_head(message: &[u8]) -> Option<(Class, Link)> {
     (message.len() >= HEAD).then_some((class, link))
 }
 
+/// Whether this begins as a message does, and not as a word, of which the epoch's highest bits stand there.
+pub(crate) fn has_class(message: &[u8]) -> bool {
+    message.get(7).is_some_and(|byte| byte >> 4 != 0)
+}
+
 /// The number of the view that a message is of.
 pub(crate) fn epoch_of(message: &[u8]) -> u64 {
     message.get(8..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_le_bytes(*bytes))

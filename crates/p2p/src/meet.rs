@@ -70,7 +70,10 @@ impl Founding {
             if self.mailbox.progress() == 0 {
                 self.mailbox.sleep(SLEEP);
             }
-            while let Ok((from, bytes)) = self.heard.try_recv() {
+            // more of them are as those who come later
+            while members.len() <= others
+                && let Ok((from, bytes)) = self.heard.try_recv()
+            {
                 let Ok((_, Said::Join(member))) = words::decode(&bytes) else { continue };
                 let known = members.iter().any(|one| one.address == member.address);
                 // who speaks for another is not listened to

@@ -110,6 +110,8 @@ pub struct Members {
     /// When each was heard last, and how long it is busy at most.
     heard: Vec<(Time, Time)>,
     kept: BTreeSet<(u32, u64)>,
+    /// Those that this member has promised to keep.
+    counted_on: BTreeSet<(u32, u64)>,
     /// How long this one was busy between two calls, at most.
     busy: Time,
     last: Time,
@@ -137,6 +139,7 @@ impl Members {
             joining: Vec::new(),
             heard: vec![(now, 0); members],
             kept: BTreeSet::new(),
+            counted_on: BTreeSet::new(),
             busy: 0,
             last: now,
             beat: now,
@@ -171,15 +174,16 @@ impl Members {
         self.kept.remove(&(part, iteration));
     }
 
-    /// Whether something may be decided that counts on what is kept here.
-    pub fn counts_on_kept(&self) -> bool {
-        self.promised > 0
+    /// Whether a view may be decided that counts on this state, which this member said that it keeps.
+    pub fn counts_on(&self, part: u32, number: u64) -> bool {
+        self.counted_on.contains(&(part, number))
     }
 
     /// The session with a member has ended, or it cannot be reached.
     pub fn lost(&mut self, member: usize, now: Time) {
         if self.lost.insert(member as u16) {
             self.wanted = now.saturating_sub(AGAIN);
+            self.propose_if_all_answered(now);
         }
     }
 
@@ -223,7 +227,8 @@ impl Members {
                 }
             }
         }
-        let wants = !self.joining.is_empty() || self.suspects().next().is_some();
+        let suspects = !(self.lost.is_empty() && self.silent.is_empty() && self.told.is_empty());
+        let wants = !self.joining.is_empty() || suspects;
         if wants && now.saturating_sub(self.wanted) >= AGAIN {
             self.wanted = now;
             match self.role {
@@ -257,7 +262,12 @@ impl Members {
         let missing: Vec<u16> =
             (0..self.view.members.len() as u16).filter(|one| !answered.contains(one)).collect();
         let waited = now.saturating_sub(since);
-        let late = |one: &u16| self.is_suspect(*one) || waited > self.patience_with(usize::from(*one));
+        // one that was heard lately has another's word, or is busy
+        let late = |one: &u16| {
+            let patience = self.patience_with(usize::from(*one));
+            let silent = now.saturating_sub(self.heard[usize::from(*one)].0);
+            self.is_suspect(*one) || waited > patience && silent > patience
+        };
         if missing.iter().all(late) {
             match self.role {
                 Role::Prepares { .. } => self.propose(now, true),
@@ -282,12 +292,12 @@ impl Members {
             && (self.lost.contains(&member) || self.silent.contains(&member) || self.told.contains(&member))
     }
 
-    /// Whether nobody else is left who computes: nothing can be decided then.
+    /// Whether the sessions with all others who compute have ended: nothing can be decided then.
     pub fn is_alone(&self) -> bool {
         let computes = |one: &u16| self.view.members[usize::from(*one)].weight > 0;
         (0..self.view.members.len() as u16)
             .filter(|one| *one != self.me && computes(one))
-            .all(|one| self.is_suspect(one))
+            .all(|one| self.lost.contains(&one))
     }
 
     fn leads(&self) -> bool {
@@ -329,6 +339,7 @@ impl Members {
                 kept.push((*part, *iteration));
             }
         }
+        self.counted_on.extend(kept.iter().copied());
         Promise { accepted: self.accepted.clone(), kept }
     }
 
@@ -338,6 +349,11 @@ impl Members {
             return;
         }
         promises.insert(from, promise);
+        self.propose_if_all_answered(now);
+    }
+
+    fn propose_if_all_answered(&mut self, now: Time) {
+        let Role::Prepares { promises, .. } = &self.role else { return };
         let answered: BTreeSet<u16> = promises.keys().copied().collect();
         let all =
             (0..self.view.members.len() as u16).all(|one| answered.contains(&one) || self.is_suspect(one));

@@ -1,7 +1,7 @@
 //! The calls.
 
 use crate::error::{Error, breach, other_length};
-use crate::exchange::{Exchange, PIECE, SLEEP};
+use crate::exchange::{Changed, Exchange, PIECE, SLEEP};
 use crate::link::{Class, HEAD, Link, TAGS, number_of, write_message};
 use crate::rounds::Verdict;
 use crate::seat::Way;
@@ -67,8 +67,11 @@ pub struct Change {
     /// Parts that are not held here any more.
     pub lost: Vec<u32>,
     /// Parts that are to be set, and to what: bytes that were given to [`Peers::keep`]; none: as at the beginning. All that are not named go on as they are.
-    pub set: Vec<(u32, Option<Vec<u8>>)>,
+    pub set: Vec<Set>,
 }
+
+/// A part, and the state that it is set to.
+pub type Set = (u32, Option<Vec<u8>>);
 
 /// One process of a run.
 pub struct Peers {
@@ -238,12 +241,8 @@ impl Peers {
                 let mut waited = self.exchange.waited();
                 loop {
                     let received = self.newest(link, from, into)?;
-                    let last = match received {
-                        Received::New { iteration } | Received::Unchanged { iteration, .. } => {
-                            Some(iteration)
-                        }
-                        Received::Nothing => None,
-                    };
+                    // iterations of the view before are not compared with
+                    let last = self.exchange.inbound.get(&link).and_then(|inbound| inbound.last);
                     let behind = |most: u64| match last {
                         Some(last) => last.saturating_add(most) < iteration,
                         None => most <= iteration,
@@ -259,6 +258,7 @@ impl Peers {
 
     fn newest(&mut self, link: Link, from: usize, into: &mut [u8]) -> Result<Received, Error> {
         let iteration_of = |number: u64| number & ((1 << ITERATION) - 1);
+        let epoch = u64::from(self.exchange.epoch);
         let exchange = &mut self.exchange;
         let inbound = exchange.inbound.entry(link).or_default();
         match exchange.mailbox.take(exchange.peers[from], link.name()) {
@@ -267,7 +267,7 @@ impl Peers {
                     return Err(breach(from, other_length(link, bytes.len(), into.len())));
                 }
                 into.copy_from_slice(bytes);
-                inbound.last = Some(iteration_of(iteration));
+                inbound.last = (iteration >> ITERATION == epoch).then(|| iteration_of(iteration));
                 inbound.fresh = true;
                 Ok(Received::New { iteration: iteration_of(iteration) })
             }
@@ -333,7 +333,7 @@ impl Peers {
         Ok(())
     }
 
-    /// `P2Pwait`: until each of these links has what a receive would take at once: in step, this iteration's; else something that is new. False: `most` has
+    /// `P2Pwait`: until each of these links (of none: until `most` has passed) has what a receive would take at once: in step, this iteration's; else something that is new. False: `most` has
     /// passed first. Meanwhile whatever there is to be moved is moved; with no time at all too, which is what to call now and then in long computations.
     ///
     /// # Errors
@@ -343,7 +343,10 @@ impl Peers {
         let mut spins = 0;
         loop {
             let moved = self.exchange.step()?;
-            let mut there = true;
+            if self.exchange.changed.is_some() {
+                return Err(Error::Changed);
+            }
+            let mut there = !links.is_empty();
             for link in links {
                 self.check(*link, link.to)?;
                 let from = self.owner(link.from)?;
@@ -444,9 +447,23 @@ impl Peers {
         let Some(changed) = self.exchange.changed.take() else {
             return Ok(Change { iteration: self.iteration(), lost: Vec::new(), set: Vec::new() });
         };
+        match self.states_of(&changed) {
+            Ok(set) => {
+                self.exchange.known = self.parts().to_vec();
+                Ok(Change { iteration: self.iteration(), lost: changed.lost, set })
+            }
+            Err(why) => {
+                // what was not told is told with what has followed
+                self.exchange.changed.get_or_insert(changed);
+                Err(why)
+            }
+        }
+    }
+
+    fn states_of(&mut self, changed: &Changed) -> Result<Vec<Set>, Error> {
         let mut set = Vec::new();
         let mut waited = self.exchange.waited();
-        for (part, number) in changed.set {
+        for &(part, number) in &changed.set {
             let Some(number) = number else {
                 set.push((part, None));
                 continue;
@@ -465,7 +482,7 @@ impl Peers {
             };
             set.push((part, Some(state)));
         }
-        Ok(Change { iteration: self.iteration(), lost: changed.lost, set })
+        Ok(set)
     }
 
     /// Gives another member the newest of something that is not of an iteration: how far this one is, say. Nothing is waited for.
@@ -522,9 +539,8 @@ impl Peers {
             if self.exchange.changed.is_some() {
                 return Err(Error::Changed);
             }
-            if let Some((from, mut message)) = self.exchange.posted.pop_front() {
-                message.drain(..HEAD);
-                return Ok(Some((from, message)));
+            if let Some(posted) = self.exchange.next_posted() {
+                return Ok(Some(posted));
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -547,7 +563,11 @@ impl Peers {
 
     /// Leaves: what was sent is brought to its end, for at most so long.
     pub fn leave(mut self, most: Duration) {
-        let _ = self.exchange.step();
-        self.exchange.mailbox.close(most);
+        let until = Instant::now() + most;
+        // words that others wait for: verdicts
+        while self.exchange.step().is_ok() && self.exchange.has_words() && Instant::now() < until {
+            self.exchange.mailbox.sleep(Duration::from_millis(1));
+        }
+        self.exchange.mailbox.close(until.saturating_duration_since(Instant::now()));
     }
 }

@@ -60,7 +60,10 @@ pub struct Solution {
 pub fn take_part(peers: &mut Peers) -> Result<(), Error> {
     let mut share = Share::new(peers)?;
     loop {
-        let outcome = share.compute(peers, || Ok(()))?;
+        let Some(outcome) = share.compute(peers, || Ok(()))? else { return Ok(()) };
+        if peers.view().members[LOOKS_ON].weight > 0 {
+            return Err(Error::NobodyLooks);
+        }
         match hand_in(peers, &outcome).and_then(|()| wait_for_end(peers)) {
             Err(Error::Peers(polyrail_p2p::Error::Changed)) => share.change(peers)?,
             done => return done,
@@ -104,9 +107,9 @@ pub fn gather(
             done => break done?,
         }
     };
-    for Handed { member, .. } in &handed {
+    for member in 1..peers.view().members.len() {
         // who does not hear it sees that the one who looks on is gone
-        let _ = peers.post_to(*member, b"done");
+        let _ = peers.post_to(member, b"done");
     }
     let n = task.problem.n;
     let mut whole = Block::new(&task.problem, [1..n + 1, 1..n + 1, 1..n + 1]);
@@ -137,9 +140,17 @@ pub fn gather(
     {
         return Err(Error::Result(other.member, "it stopped by another verdict than the others".into()));
     }
+    let is_possible = |(u, phi): (&f64, &f64)| u.is_finite() && u >= phi;
+    let again = certificate(&task.problem, distance(&whole));
+    if !whole.u.iter().zip(&whole.phi).all(is_possible) || again.distance > verdict.norm {
+        return Err(Error::Result(
+            shares[0].member,
+            "the values that came are not those that were judged".into(),
+        ));
+    }
     Ok(Solution {
         certificate: certificate(&task.problem, verdict.norm),
-        again: certificate(&task.problem, distance(&whole)),
+        again,
         error: error(&task, &whole),
         task,
         whole,

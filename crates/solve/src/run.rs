@@ -63,6 +63,9 @@ pub enum Error {
     /// The task is none.
     #[error("the task that came with the run is none: {0}")]
     Task(String),
+    /// The one who began the run, and looked on, is gone.
+    #[error("the command that began the run is gone: there is nobody to hand the answer to")]
+    NobodyLooks,
     /// Nobody is left.
     #[error("all processes that computed are gone")]
     Alone,
@@ -152,7 +155,7 @@ impl Share {
         })
     }
 
-    /// Computes until all stop, or `pause`, which is called in each iteration, has an error. Where members are lost or join it goes on, from a state that all have.
+    /// Computes until all stop (none: this member held nothing then), or `pause`, which is called in each iteration, has an error. Where members are lost or join it goes on, from a state that all have.
     ///
     /// # Errors
     /// A member is gone that may not be; the others have gone on without this one.
@@ -160,9 +163,12 @@ impl Share {
         &mut self,
         peers: &mut Peers,
         mut pause: impl FnMut() -> Result<(), Error>,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<Option<Outcome>, Error> {
         loop {
             pause()?;
+            if self.parts.is_empty() && is_over(peers)? {
+                return Ok(None);
+            }
             let verdict = match self.iterate(peers) {
                 Err(Error::Peers(polyrail_p2p::Error::Changed)) => {
                     self.change(peers)?;
@@ -173,7 +179,7 @@ impl Share {
             if let Some(verdict) = verdict {
                 let values = |part: &Part| (part.number, part.block.inner(&part.kept).collect());
                 let parts = self.parts.iter().map(values).collect();
-                return Ok(Outcome { verdict, progress: self.progress, parts });
+                return Ok(Some(Outcome { verdict, progress: self.progress, parts }));
             }
         }
     }
@@ -205,6 +211,7 @@ impl Share {
                 self.parts.push(part(&self.task, &self.division, *number));
             }
         }
+        self.parts.retain(|part| peers.parts().contains(&part.number));
         self.parts.sort_by_key(|part| part.number);
         Ok(())
     }
@@ -212,7 +219,7 @@ impl Share {
     fn iterate(&mut self, peers: &mut Peers) -> Result<Option<Verdict>, Error> {
         if self.parts.is_empty() {
             // there is nothing to do for this member until others are lost
-            peers.wait(&[], IDLE)?;
+            peers.wait(&[], Duration::ZERO)?;
             return Ok(None);
         }
         if peers.keeps() {
@@ -248,6 +255,8 @@ impl Share {
                 part.kept.clone_from(&part.block.u);
             }
             norm = norm.max(sweep(&self.task, &mut part.block, judged, half));
+            // others want to hear that it is there
+            peers.wait(&[], Duration::ZERO)?;
         }
         let progress = &mut self.progress;
         progress.seconds = self.begin.elapsed().as_secs_f64();
@@ -262,6 +271,18 @@ impl Share {
         let verdict = peers.converged(norm)?;
         self.progress.waited += before.elapsed().as_secs_f64();
         Ok(verdict)
+    }
+}
+
+/// For who holds nothing: whether the run is over. It waits a little.
+fn is_over(peers: &mut Peers) -> Result<bool, Error> {
+    if peers.view().members[LOOKS_ON].weight > 0 {
+        return Err(Error::NobodyLooks);
+    }
+    match peers.posted(IDLE) {
+        // the iteration that follows has it again
+        Err(polyrail_p2p::Error::Changed) => Ok(false),
+        done => Ok(done?.is_some()),
     }
 }
 
