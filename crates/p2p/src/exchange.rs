@@ -28,7 +28,7 @@ const GONE: Duration = Duration::from_secs(2);
 /// Between two answers to one who has an old view.
 const TELL: Duration = Duration::from_millis(500);
 /// Rounds of progress before who waits sleeps.
-const SPINS: u32 = 200;
+pub(crate) const SPINS: u32 = 200;
 /// The longest sleep of who waits.
 pub(crate) const SLEEP: Duration = Duration::from_millis(50);
 
@@ -207,6 +207,9 @@ impl Exchange {
 
     /// Goes on in another view.
     fn install(&mut self, epoch: u32, view: View) -> Result<(), Error> {
+        if view.job != self.view.job {
+            return Err(Error::Use("a view of the run is of another job than it began with".into()));
+        }
         let address = self.mailbox.worker().address();
         let me = view.members.iter().position(|member| member.address == address).ok_or(Error::Out)?;
         let before = self.known.clone();

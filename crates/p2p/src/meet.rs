@@ -1,6 +1,7 @@
 //! How members meet: one founds a run, and others join it.
 
 use crate::error::{Error, breach, gone};
+use crate::exchange::SLEEP;
 use crate::link::Class;
 use crate::peers::{Peers, Settings};
 use crate::view::{ADDRESS, Job, Member, NOBODY, View};
@@ -15,8 +16,6 @@ use std::time::{Duration, Instant};
 const HEARD: usize = 1 << 14;
 /// Between two times that a run is asked to be joined.
 const AGAIN: Duration = Duration::from_secs(1);
-/// The longest sleep of who waits.
-const SLEEP: Duration = Duration::from_millis(50);
 
 /// A run that is about to begin: it waits for its members.
 pub struct Founding {

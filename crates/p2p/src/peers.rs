@@ -1,7 +1,7 @@
 //! The calls.
 
 use crate::error::{Error, breach, other_length};
-use crate::exchange::{Changed, Exchange, PIECE, SLEEP};
+use crate::exchange::{Changed, Exchange, PIECE, SLEEP, SPINS};
 use crate::link::{Class, HEAD, Link, TAGS, number_of, write_message};
 use crate::rounds::Verdict;
 use crate::seat::Way;
@@ -12,8 +12,6 @@ use polyrail_rails::mailbox::{self, Mailbox, PutError, Taken};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Rounds of progress before who waits sleeps.
-const SPINS: u32 = 200;
 /// Bits of a value's number that are its iteration's; the others are the view's.
 const ITERATION: u32 = 40;
 
@@ -391,7 +389,7 @@ impl Peers {
         let owner =
             |part: u32| exchange.view.owners.get(part as usize).map_or(0, |owner| usize::from(*owner));
         let fresh = exchange.inbound.iter().all(|(link, inbound)| {
-            let is_received = usize::from(exchange.seat.mine.contains(&link.to)) == 1;
+            let is_received = exchange.seat.mine.contains(&link.to);
             inbound.fresh || !is_received || !matches!(exchange.seat.ways[owner(link.from)], Way::Newest(_))
         });
         rounds.end(norm, fresh);

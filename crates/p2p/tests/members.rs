@@ -40,6 +40,21 @@ struct Node {
     known_gone: Vec<u8>,
 }
 
+impl Node {
+    fn new(name: u8) -> Self {
+        Self {
+            name,
+            machine: None,
+            view: None,
+            epoch: 0,
+            alive: true,
+            stopped_until: 0,
+            out: false,
+            known_gone: Vec::new(),
+        }
+    }
+}
+
 enum Carried {
     Word(u32, Word),
     View(u32, Box<View>),
@@ -76,16 +91,7 @@ impl World {
             loss: 0,
         };
         for name in 0..members {
-            world.nodes.push(Node {
-                name,
-                machine: None,
-                view: None,
-                epoch: 0,
-                alive: true,
-                stopped_until: 0,
-                out: false,
-                known_gone: Vec::new(),
-            });
+            world.nodes.push(Node::new(name));
             world.install(usize::from(name), 1, view.clone());
         }
         world
@@ -119,16 +125,7 @@ impl World {
     }
 
     fn join(&mut self, name: u8) {
-        self.nodes.push(Node {
-            name,
-            machine: None,
-            view: None,
-            epoch: 0,
-            alive: true,
-            stopped_until: 0,
-            out: false,
-            known_gone: Vec::new(),
-        });
+        self.nodes.push(Node::new(name));
         // it asks somebody who takes part
         let ready: Vec<usize> = (0..self.nodes.len())
             .filter(|one| self.nodes[*one].alive && self.nodes[*one].machine.is_some())

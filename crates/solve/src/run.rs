@@ -155,17 +155,12 @@ impl Share {
         })
     }
 
-    /// Computes until all stop (none: this member held nothing then), or `pause`, which is called in each iteration, has an error. Where members are lost or join it goes on, from a state that all have.
+    /// Computes until all stop (none: this member held nothing then). Where members are lost or join it goes on, from a state that all have.
     ///
     /// # Errors
     /// A member is gone that may not be; the others have gone on without this one.
-    pub fn compute(
-        &mut self,
-        peers: &mut Peers,
-        mut pause: impl FnMut() -> Result<(), Error>,
-    ) -> Result<Option<Outcome>, Error> {
+    pub fn compute(&mut self, peers: &mut Peers) -> Result<Option<Outcome>, Error> {
         loop {
-            pause()?;
             if self.parts.is_empty() && is_over(peers)? {
                 return Ok(None);
             }

@@ -43,14 +43,11 @@ enum Task {
 
 /// The obstacle problem in three dimensions: a membrane in a cube over an obstacle.
 #[derive(clap::Args)]
-#[command(
-    disable_help_flag = false,
-    after_help = "Examples:\n  \
+#[command(after_help = "Examples:\n  \
         polyrail solve obstacle --n 127 -n 4                         four processes of this host, in step\n  \
         polyrail solve obstacle --n 127 --scheme async -n 2 --wait-for 2   ... and two that join, by the address that is printed\n  \
         polyrail solve obstacle --join ADDRESS                       one of those, on any machine\n  \
-        polyrail solve obstacle --n 127 -o found                     files: for ParaView, pictures, JSON"
-)]
+        polyrail solve obstacle --n 127 -o found                     files: for ParaView, pictures, JSON")]
 struct Obstacle {
     /// Points between two faces of the cube, in each direction
     #[arg(long = "n", value_name = "POINTS", default_value_t = 63)]
