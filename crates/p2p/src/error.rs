@@ -12,6 +12,9 @@ pub enum Error {
     /// An endpoint cannot be opened, or reached.
     #[error(transparent)]
     Rails(#[from] polyrail_rails::Error),
+    /// What the launcher says of the others cannot be used.
+    #[error(transparent)]
+    Launcher(#[from] polyrail_rendezvous::Error),
     /// A member is gone.
     #[error("member {member} is gone: {why}")]
     Gone {

@@ -13,6 +13,7 @@
 //! | module | |
 //! |---|---|
 //! | [`meet`] | one founds a run, and others join it |
+//! | [`start`] | the same for processes that a launcher started together |
 //! | [`members`] | who takes part, and who holds which part: a machine without input or output |
 //! | [`peers`] | the calls, over a [`Mailbox`](polyrail_rails::mailbox::Mailbox) |
 //! | `exchange` | what moves between this process and the others; one view after another |
@@ -36,6 +37,7 @@ pub mod members;
 pub mod peers;
 pub mod rounds;
 mod seat;
+pub mod start;
 pub mod view;
 pub mod words;
 
@@ -45,6 +47,7 @@ pub use meet::Founding;
 pub use peers::{Change, Peers, Received, Settings};
 pub use polyrail_rails::Config;
 pub use rounds::Verdict;
+pub use start::Launched;
 pub use view::{Job, Member, View};
 
 /// Who waits for whom.
