@@ -8,11 +8,23 @@ use serde_json::{Value, json};
 use crate::table::aligned;
 
 /// Variables that other parts of Polyrail read, besides the settings of a worker.
-const OTHERS: [(&str, &str); 9] = [
+const OTHERS: [(&str, &str); 12] = [
     ("POLYRAIL_CONFIG", "a file of these settings (default: ~/.config/polyrail/polyrail.toml); empty: none"),
     (
         "POLYRAIL_SECRET_FILE",
         "the user's secret, from which the keys of named endpoints come and which connections prove where there is one; empty: none (default: ~/.config/polyrail/secret)",
+    ),
+    (
+        "POLYRAIL_MEET",
+        "host:port of the first of several processes that start together, where no launcher tells them of each other; empty: no launcher is looked at (default: what launchers say)",
+    ),
+    (
+        "POLYRAIL_RANK",
+        "with POLYRAIL_MEET, which of the processes this is, from 0 on (default: as Kubernetes, Slurm or MPI launchers number them)",
+    ),
+    (
+        "POLYRAIL_SIZE",
+        "with POLYRAIL_MEET, how many processes there are (default: as Slurm or MPI launchers say)",
     ),
     (
         "POLYRAIL_OMP_WATCHDOG",

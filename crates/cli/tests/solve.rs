@@ -196,3 +196,62 @@ fn what_cannot_be_is_told_and_what_to_do() {
         assert!(!output.status.success() && said.contains(told), "{words:?}: {said}");
     }
 }
+
+/// The kind of thing that ssh is: it hands a host's name and a line to a shell. This one is on this host.
+fn shell_in_place_of_ssh(directory: &std::path::Path) -> std::path::PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let script = directory.join("ssh");
+    let text = "#!/bin/sh\nset -e\nshift 4\necho \"$1\" >> \"$(dirname \"$0\")/called\"\nshift\n[ -z \"$REFUSED\" ] || exit 255\nexec sh -c \"$*\"\n";
+    std::fs::write(&script, text).expect("written");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("allowed");
+    script
+}
+
+#[test]
+fn processes_on_hosts_that_are_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ssh = shell_in_place_of_ssh(directory.path());
+    let file = directory.path().join("hosts");
+    std::fs::write(&file, "# hosts\nc slots=2\n").expect("written");
+    let words =
+        ["--n", "15", "--hosts", "a,b:2", "--hostfile", file.to_str().expect("a name"), "--json", "--ssh"];
+    let told = json(&command(&words).arg(&ssh).output().expect("it starts"));
+    holds(&told, 1.6327e-2);
+    assert_eq!(told["peers"], 5, "{told}");
+    let called = std::fs::read_to_string(directory.path().join("called")).expect("it was called");
+    let mut called: Vec<&str> = called.lines().collect();
+    called.sort_unstable();
+    assert_eq!(called, ["a", "b", "c"]);
+
+    let refused = command(&words).arg(&ssh).env("REFUSED", "1").output().expect("it starts");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("the processes on a ended with"), "{said}");
+}
+
+#[test]
+fn processes_that_a_launcher_starts() {
+    for (mpi, more) in [("mpich", &[][..]), ("openmpi", &["--oversubscribe"])] {
+        let launcher =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../.venv/{mpi}/bin/mpiexec"));
+        if !launcher.exists() {
+            polyrail_skip::lacking(format!("{mpi}'s mpiexec in .venv, which make setup puts there"));
+            continue;
+        }
+        let start = |words: &[&str]| {
+            Command::new(&launcher)
+                .args(more)
+                .args(["-n", "3", env!("CARGO_BIN_EXE_polyrail"), "solve", "obstacle", "--n", "15", "--json"])
+                .args(words)
+                .envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")])
+                .stdin(Stdio::null())
+                .output()
+                .expect("it starts")
+        };
+        let told = json(&start(&[]));
+        holds(&told, 1.6327e-2);
+        assert_eq!(told["peers"], 3, "{told}");
+        let refused = start(&["-n", "2"]);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && said.contains("the launcher has started 3 processes"), "{said}");
+    }
+}

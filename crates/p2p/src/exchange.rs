@@ -7,11 +7,11 @@ use crate::link::{Class, HEAD, Link, epoch_of, has_class, number_of, read_head, 
 use crate::members::{self, Members};
 use crate::rounds::{Breach, Rounds};
 use crate::seat::{Seat, Way};
-use crate::view::{ADDRESS, NOBODY, View};
+use crate::view::{NOBODY, View};
 use crate::words::{self, Heard, Said};
+use polyrail_rails::PeerIdx;
 use polyrail_rails::mailbox::{self, Done, Mailbox};
 use polyrail_rails::worker::Refused;
-use polyrail_rails::{Address, PeerIdx};
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -110,15 +110,6 @@ impl Waited {
     }
 }
 
-/// The peer at an address. An endpoint that was called by what is known of it beforehand, its host and port, has more to its address: it is the same, as its
-/// key is.
-fn peer_at(mailbox: &mut Mailbox, address: &[u8; ADDRESS]) -> Result<PeerIdx, Error> {
-    mailbox.peer(address).or_else(|why| {
-        let known = Address::parse(address).ok().and_then(|address| mailbox.worker().known(address.id()));
-        known.ok_or(Error::Rails(why))
-    })
-}
-
 impl Exchange {
     pub(crate) fn new(
         mailbox: Mailbox,
@@ -182,7 +173,7 @@ impl Exchange {
         let iteration = self.view.from_of(self.seat.me).unwrap_or(iteration);
         let Self { mailbox, view, seat, .. } = self;
         self.peers =
-            view.members.iter().map(|member| peer_at(mailbox, &member.address)).collect::<Result<_, _>>()?;
+            view.members.iter().map(|member| mailbox.peer(&member.address)).collect::<Result<_, _>>()?;
         for (peer, way) in self.peers.iter().zip(&seat.ways) {
             if let Way::Newest(_) = way {
                 mailbox.set_scheme(*peer, mailbox::Scheme::Asynchronous);
@@ -349,7 +340,7 @@ impl Exchange {
         let own = self.peers[self.seat.me];
         let mut all = self.peers.clone();
         for member in &view.members {
-            all.push(peer_at(&mut self.mailbox, &member.address)?);
+            all.push(self.mailbox.peer(&member.address)?);
         }
         all.sort_unstable_by_key(|peer| peer.0);
         all.dedup();

@@ -13,7 +13,7 @@
 //! | module | |
 //! |---|---|
 //! | [`meet`] | one founds a run, and others join it |
-//! | [`start`] | the same for processes that a launcher started together |
+//! | [`start`], `board` | the same for processes that a launcher started together; where one asks for a run's address |
 //! | [`members`] | who takes part, and who holds which part: a machine without input or output |
 //! | [`peers`] | the calls, over a [`Mailbox`](polyrail_rails::mailbox::Mailbox) |
 //! | `exchange` | what moves between this process and the others; one view after another |
@@ -28,6 +28,7 @@
 //! - No member is special once all have the view, but that one is the root of the tree.
 #![forbid(unsafe_code)]
 
+mod board;
 mod error;
 mod exchange;
 mod kept;

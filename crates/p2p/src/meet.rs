@@ -1,5 +1,6 @@
 //! How members meet: one founds a run, and others join it.
 
+use crate::board::Board;
 use crate::error::{Error, breach, gone};
 use crate::exchange::SLEEP;
 use crate::link::Class;
@@ -22,6 +23,7 @@ pub struct Founding {
     settings: Settings,
     mailbox: Mailbox,
     heard: Heard,
+    board: Option<Board>,
 }
 
 fn open(settings: &Settings) -> Result<(Mailbox, Heard), Error> {
@@ -44,7 +46,12 @@ impl Founding {
     /// No endpoint can be opened.
     pub fn new(settings: Settings) -> Result<Self, Error> {
         let (mailbox, heard) = open(&settings)?;
-        Ok(Self { settings, mailbox, heard })
+        Ok(Self { settings, mailbox, heard, board: None })
+    }
+
+    /// Its address is told at a place that others know.
+    pub(crate) fn is_asked(&mut self, board: Board) {
+        self.board = Some(board);
     }
 
     /// What others need to join. It is the key to the run: give it to those only who may.
@@ -93,6 +100,8 @@ impl Founding {
             )));
         }
         let mut peers = Peers::new(self.settings, self.mailbox, self.heard, view, 1)?;
+        // who is started again asks again
+        peers.is_asked(self.board);
         for member in 1..peers.view().members.len() {
             peers.send_message(member, Class::View.tag(0), &bytes)?;
         }

@@ -1,5 +1,6 @@
 //! The calls.
 
+use crate::board::Board;
 use crate::error::{Error, breach, other_length};
 use crate::exchange::{Changed, Exchange, PIECE, SLEEP, SPINS};
 use crate::link::{Class, HEAD, Link, TAGS, number_of, write_message};
@@ -74,6 +75,7 @@ pub type Set = (u32, Option<Vec<u8>>);
 /// One process of a run.
 pub struct Peers {
     exchange: Exchange,
+    board: Option<Board>,
 }
 
 impl Peers {
@@ -85,7 +87,12 @@ impl Peers {
         view: View,
         epoch: u32,
     ) -> Result<Self, Error> {
-        Ok(Self { exchange: Exchange::new(mailbox, heard, view, epoch, settings.patience)? })
+        Ok(Self { exchange: Exchange::new(mailbox, heard, view, epoch, settings.patience)?, board: None })
+    }
+
+    /// Its address is told at a place that others know, as long as it takes part.
+    pub(crate) fn is_asked(&mut self, board: Option<Board>) {
+        self.board = board;
     }
 
     pub(crate) fn send_message(&mut self, to: usize, tag: u64, bytes: &Arc<[u8]>) -> Result<(), Error> {

@@ -1,20 +1,15 @@
 //! Processes that a launcher started together meet by what it tells them (`polyrail_rendezvous`): the first founds the run.
 
+use crate::board::{self, Board};
 use crate::error::Error;
 use crate::meet::Founding;
 use crate::peers::{Peers, Settings};
 use crate::view::{ADDRESS, Job};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use polyrail_rails::named::named_address;
+use polyrail_rails::Config;
 use polyrail_rendezvous::{PATIENCE, Place, Way};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
-use std::time::{Duration, Instant};
-
-/// Between two looks whether the first listens.
-const AGAIN: Duration = Duration::from_millis(200);
-/// How long one look may take.
-const LOOK: Duration = Duration::from_secs(5);
+use std::time::Instant;
 
 /// An address as people copy it, and launchers hand it on: a word of letters, digits, `-` and `_`.
 pub fn write_address(address: &[u8; ADDRESS]) -> String {
@@ -35,10 +30,16 @@ pub fn read_address(word: &str) -> Result<[u8; ADDRESS], Error> {
     })
 }
 
-/// This process among those that a launcher started together: `mpiexec`, `srun`, an indexed job of Kubernetes, or what sets `POLYRAIL_MEET`.
+/// What the first tells in place of an address when it does not begin: the others wait for a word.
+const NONE: &str = "none";
+
+/// This process among those that a launcher started together: `mpiexec`, `srun`, an indexed job of Kubernetes, or what sets `POLYRAIL_MEET`. When the first
+/// lets go of it without having founded a run, the others are told.
 #[derive(Debug)]
 pub struct Launched {
-    place: Place,
+    rank: u32,
+    size: u32,
+    way: Option<Way>,
 }
 
 impl Launched {
@@ -47,77 +48,58 @@ impl Launched {
     /// # Errors
     /// Variables that cannot be; a launcher that does not answer.
     pub fn find() -> Result<Option<Self>, Error> {
-        Ok(polyrail_rendezvous::find()?.map(|place| Self { place }))
+        let place = polyrail_rendezvous::find()?;
+        Ok(place.map(|Place { rank, size, way }| Self { rank, size, way: Some(way) }))
     }
 
-    /// Which of the processes this is; 0 is the one that has to [`found`](Self::found), all others [`join`](Self::join).
+    /// Which of the processes this is; 0 is the one that has to [`found`](Self::found), all others [`Peers::join`] its [`address`](Self::address).
     pub fn rank(&self) -> usize {
-        self.place.rank as usize
+        self.rank as usize
     }
 
     /// How many processes there are: at least 2.
     pub fn size(&self) -> usize {
-        self.place.size as usize
+        self.size as usize
     }
 
     /// Opens the run's first endpoint, and tells the others of it.
     ///
     /// # Errors
     /// No endpoint can be opened; the launcher refuses.
-    pub fn found(self, mut settings: Settings) -> Result<Founding, Error> {
-        match self.place.way {
-            Way::At { port, .. } => {
-                let at = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port);
-                settings.rails = settings.rails.listen_on(at);
-                Founding::new(settings)
-            }
-            Way::Told(board) => {
-                let founding = Founding::new(settings)?;
-                board.share(Some(&write_address(&founding.address())))?;
-                Ok(founding)
-            }
+    pub fn found(mut self, settings: Settings) -> Result<Founding, Error> {
+        let rails = settings.rails.clone();
+        let mut founding = Founding::new(settings)?;
+        let address = founding.address();
+        match self.way.take() {
+            Some(Way::Told(board)) => _ = board.share(Some(&write_address(&address)))?,
+            Some(Way::At { port, .. }) => founding.is_asked(Board::open(&rails, port, address)?),
+            None => {}
         }
+        Ok(founding)
     }
 
-    /// Joins the run of the first.
+    /// Where the run of the first can be joined: waits until it has begun. Of the settings of this process's endpoint those count that do not say where it is reached.
     ///
     /// # Errors
-    /// It cannot be reached, or does not want this peer; the launcher refuses.
-    pub fn join(self, settings: Settings) -> Result<Peers, Error> {
-        match self.place.way {
-            Way::At { host, port } => {
-                let at = listens(&host, port)?;
-                Peers::join(settings, &named_address(at)?.to_bytes())
-            }
-            Way::Told(board) => Peers::join(settings, &read_address(&board.share(None)?)?),
+    /// It does not begin; the launcher refuses.
+    pub fn address(mut self, rails: &Config) -> Result<[u8; ADDRESS], Error> {
+        match self.way.take() {
+            Some(Way::At { host, port }) => board::ask(rails, &host, port, PATIENCE),
+            Some(Way::Told(board)) => match board.share(None)?.as_str() {
+                NONE => Err(Error::Use("the first process ended before it began the run".into())),
+                word => read_address(word),
+            },
+            None => Err(Error::Use("the run was already begun".into())),
         }
     }
 }
 
-/// Waits until somebody listens there. Names may become known late, as those of pods do.
-fn listens(host: &str, port: u16) -> Result<SocketAddr, Error> {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        let why = match (host, port).to_socket_addrs() {
-            Err(error) => error.to_string(),
-            Ok(all) => {
-                let mut why = "the name has no address".to_owned();
-                for at in all {
-                    match TcpStream::connect_timeout(&at, LOOK) {
-                        Ok(_) => return Ok(at),
-                        Err(error) => why = format!("{at}: {error}"),
-                    }
-                }
-                why
-            }
-        };
-        if Instant::now() > until {
-            return Err(Error::Use(format!(
-                "the first process did not begin to listen at {host}:{port} within {} s: {why}",
-                PATIENCE.as_secs()
-            )));
+impl Drop for Launched {
+    fn drop(&mut self) {
+        if let (0, Some(Way::Told(board))) = (self.rank, self.way.take()) {
+            // what the launcher says to that is of no use to anybody
+            let _ = board.share(Some(NONE));
         }
-        std::thread::sleep(AGAIN);
     }
 }
 
@@ -134,7 +116,8 @@ impl Peers {
             return Founding::new(settings)?.gather(job, 0, |_| Ok(()));
         };
         if launched.rank() > 0 {
-            return launched.join(settings);
+            let address = launched.address(&settings.rails)?;
+            return Self::join(settings, &address);
         }
         let others = launched.size() - 1;
         let until = Instant::now() + PATIENCE;
@@ -153,7 +136,7 @@ mod tests {
 
     #[test]
     fn an_address_is_a_word() {
-        let address: [u8; ADDRESS] = std::array::from_fn(|i| i as u8 * 37);
+        let address: [u8; ADDRESS] = std::array::from_fn(|i| (i as u8).wrapping_mul(37));
         let word = write_address(&address);
         assert_eq!(read_address(&word).unwrap(), address);
         assert!(word.len() <= polyrail_rendezvous::LONGEST);

@@ -3,20 +3,21 @@
 use std::fs::{self, File};
 use std::io::{BufWriter, IsTerminal};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use polyrail_p2p::{Error as PeersError, Founding, Job};
+use polyrail_p2p::start::write_address;
+use polyrail_p2p::{Error as PeersError, Founding, Job, Launched};
 use polyrail_solve::certify;
 use polyrail_solve::gather::{Solution, gather};
 use polyrail_solve::output::write_vti;
 use polyrail_solve::problem::Problem;
 use polyrail_solve::run::{self, Progress, Task};
 
+use super::started::{Host, Started, hosts_of};
 use super::told::{Told, summary};
-use super::{Error, JOIN, Obstacle, checked, picture, settings, written};
+use super::{Error, Obstacle, checked, picture, settings};
 use crate::output::{self, tell};
-use crate::{launch, signals};
+use crate::signals;
 
 /// Processes that are started where nobody says how many, at most.
 const PEERS: usize = 8;
@@ -28,64 +29,31 @@ const SWEEP: f64 = 1.5e-9;
 const AGAIN: f64 = 2.0;
 /// Between two lines of progress.
 const LINE: Duration = Duration::from_millis(500);
-/// How long processes have for their end.
-const END: Duration = Duration::from_secs(10);
 
-/// Processes of this host, which end with this one.
-struct Started(Vec<Child>);
-
-impl Started {
-    /// Whether one has ended that is needed: before the run has begun each is, then as many as it takes.
-    fn look(&mut self, has_begun: bool, may_be_lost: bool, others: bool) -> Result<(), Error> {
-        let mut ended = None;
-        let mut living = 0;
-        for (number, child) in self.0.iter_mut().enumerate() {
-            match child.try_wait() {
-                Ok(Some(status)) if !has_begun || !status.success() => {
-                    ended = ended.or(Some((number, status)))
-                }
-                Ok(Some(_)) => {}
-                _ => living += 1,
-            }
-        }
-        match ended {
-            Some((number, status)) if !(has_begun && may_be_lost && (others || living > 0)) => {
-                Err(Error::Ended(number, status))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Waits for the ends of all.
-    fn wait(&mut self) {
-        let until = Instant::now() + END;
-        while Instant::now() < until
-            && self.0.iter_mut().any(|child| child.try_wait().is_ok_and(|ended| ended.is_none()))
-        {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-/// Founds the run, starts its processes, and gathers what they found.
-pub fn main(args: &Obstacle) -> Result<(), Error> {
+/// Founds the run, starts its processes, and gathers what they found. Of those that a launcher started this is the first, and has one process compute in its place.
+pub fn main(args: &Obstacle, launched: Option<Launched>) -> Result<(), Error> {
     checked(args)?;
+    let hosts = hosts(args)?;
+    let by_launcher = launched.as_ref().map_or(0, Launched::size);
+    if by_launcher > 0 && (args.peers.is_some() || !hosts.is_empty()) {
+        return Err(Error::Use(format!(
+            "the launcher has started {by_launcher} processes, which are the peers: without -n, --hosts and --hostfile; with an empty POLYRAIL_MEET it is \
+             not looked at"
+        )));
+    }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let usual = if args.wait_for > 0 { 0 } else { processors.min(PEERS) };
-    let started = args.peers.unwrap_or(usual);
-    let peers = started + args.wait_for;
+    let usual = match by_launcher {
+        0 if args.wait_for > 0 || !hosts.is_empty() => 0,
+        0 => processors.min(PEERS),
+        _ => 1,
+    };
+    let here = args.peers.unwrap_or(usual);
+    let elsewhere = hosts.iter().map(|host| host.count).sum::<usize>() + by_launcher.saturating_sub(1);
+    let peers = here + elsewhere + args.wait_for;
     if peers == 0 {
         return Err(Error::Use(
-            "nobody is to compute: -n says how many processes, --wait-for how many join".into(),
+            "nobody is to compute: -n says how many processes, --hosts where, --wait-for how many join"
+                .into(),
         ));
     }
     let problem = Problem { instance: args.instance, n: args.points };
@@ -106,7 +74,7 @@ pub fn main(args: &Obstacle) -> Result<(), Error> {
         let points = (args.points as f64).powi(3) / peers as f64 * f64::from(args.inner);
         ((AGAIN / (points * SWEEP)) as u64).max(EVERY)
     });
-    let others_join = args.wait_for > 0 || args.open;
+    let others_join = args.wait_for > 0 || args.open || by_launcher > 1;
     let job = Job { parts, scheme: args.scheme, tolerance, every: EVERY, keep, task: task.to_bytes() };
     // files that cannot be written are told of before anything is computed
     if let Some(directory) = &args.output {
@@ -115,22 +83,30 @@ pub fn main(args: &Obstacle) -> Result<(), Error> {
     }
 
     let interrupted = signals::flagged().map_err(|error| Error::system("watching for signals", error))?;
-    let founding = Founding::new(settings(args.site, 0)?)?;
-    let address = written(&founding.address());
+    let own = settings(args.site, 0)?;
+    let founding = match launched {
+        Some(launched) => launched.found(own)?,
+        None => Founding::new(own)?,
+    };
+    let address = write_address(&founding.address());
     if args.wait_for > 0 {
         tell!("polyrail solve: waiting for {} to join", args.wait_for);
     }
     if args.wait_for > 0 || args.open {
         tell!("polyrail solve: others join by\n  polyrail solve obstacle --join {address}");
     }
-    let mut processes = start(started, args.site, &address)?;
+    let mut processes = Started::default();
+    processes.here(here, args.site, &address)?;
+    for host in &hosts {
+        processes.on(host, args.ssh.as_os_str(), args.site, &address)?;
+    }
     let (begin, mut line) = (Instant::now(), Line::new());
     let mut failed = None;
     let mut watch = |has_begun| {
         if interrupted() {
             failed = Some(Error::Interrupted);
-        } else if let Err(why) = processes.look(has_begun, keep > 0, others_join) {
-            failed = Some(why);
+        } else if let Some((who, status)) = processes.look(has_begun, keep > 0, others_join) {
+            failed = Some(Error::Ended(who.into(), status));
         }
         if failed.is_some() { Err(PeersError::Use(String::new())) } else { Ok(()) }
     };
@@ -168,18 +144,13 @@ pub fn main(args: &Obstacle) -> Result<(), Error> {
     Ok(())
 }
 
-fn start(count: usize, site: u32, address: &str) -> Result<Started, Error> {
-    let mut started = Started(Vec::new());
-    let own = std::env::current_exe().map_err(|error| Error::system("finding this program", error))?;
-    for number in 0..count {
-        let mut command = Command::new(&own);
-        command.args(["solve", "obstacle", "--site", &site.to_string()]).env(JOIN, address);
-        command.stdin(Stdio::null());
-        let child = launch::spawn_bound(&command)
-            .map_err(|error| Error::system(format!("starting peer {number}"), error))?;
-        started.0.push(child);
+/// Hosts that are named.
+fn hosts(args: &Obstacle) -> Result<Vec<Host>, Error> {
+    let mut hosts = args.hosts.clone();
+    if let Some(file) = &args.hostfile {
+        hosts.extend(hosts_of(file)?);
     }
-    Ok(started)
+    Ok(hosts)
 }
 
 /// The largest distance, once all have told of theirs.

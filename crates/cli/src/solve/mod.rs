@@ -4,27 +4,30 @@
 //! |---|---|
 //! | `job` | the one who starts: processes of this host, others who join, progress, the end |
 //! | `picture` | convergence against time, and a cut through the solution |
+//! | `started` | processes of this host, and of others by ssh |
 //! | `told` | what is printed |
 
 mod job;
 mod picture;
+mod started;
 mod told;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::ValueEnum;
+use polyrail_p2p::start::{read_address, write_address};
 use polyrail_p2p::view::ADDRESS;
-use polyrail_p2p::{Peers, Scheme, Settings};
+use polyrail_p2p::{Launched, Peers, Scheme, Settings};
 use polyrail_solve::gather;
 use polyrail_solve::problem::Instance;
 use polyrail_solve::run::{self, POINTS};
 use polyrail_solve::sweep::Method;
 
 use crate::output::tell;
+
+use started::{Host, Started};
 
 /// Where processes that the command starts find the run's address: it is the key to the run, and a command's words can be read by all.
 const JOIN: &str = "POLYRAIL_SOLVE_JOIN";
@@ -47,6 +50,8 @@ enum Task {
         polyrail solve obstacle --n 127 -n 4                         four processes of this host, in step\n  \
         polyrail solve obstacle --n 127 --scheme async -n 2 --wait-for 2   ... and two that join, by the address that is printed\n  \
         polyrail solve obstacle --join ADDRESS                       one of those, on any machine\n  \
+        polyrail solve obstacle --n 127 --hosts a:4,b:4              four on each of two hosts, by ssh\n  \
+        mpiexec -n 8 polyrail solve obstacle --n 127                 ... or as a launcher starts them: mpiexec, srun\n  \
         polyrail solve obstacle --n 127 -o found                     files: for ParaView, pictures, JSON")]
 struct Obstacle {
     /// Points between two faces of the cube, in each direction
@@ -58,9 +63,18 @@ struct Obstacle {
     /// Who waits for whom: sync, async, hybrid (in step within a site), or bounded:N (values at most N iterations old)
     #[arg(long, value_parser = scheme, default_value = "sync")]
     scheme: Scheme,
-    /// Processes that are started here [default: as many as processors, at most 8; 0 with --wait-for]
+    /// Processes that are started here [default: as many as processors, at most 8; none with --hosts or --wait-for; 1 with --join]
     #[arg(short = 'n', long = "peers", value_name = "PEERS")]
     peers: Option<usize>,
+    /// Hosts on which processes are started by ssh, a comma list: a,b:4 is one on a, four on b
+    #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
+    hosts: Vec<Host>,
+    /// A file of such hosts: one a line, as a, a:4 or a slots=4
+    #[arg(long, value_name = "FILE")]
+    hostfile: Option<PathBuf>,
+    /// What to reach hosts with in place of ssh
+    #[arg(long, value_name = "COMMAND", default_value = "ssh")]
+    ssh: PathBuf,
     /// Others that are to join before it begins
     #[arg(long, value_name = "PEERS", default_value_t = 0)]
     wait_for: usize,
@@ -68,7 +82,7 @@ struct Obstacle {
     #[arg(long)]
     open: bool,
     /// Takes part in a run that another has begun; its address is that which was printed there, or - to read it from the standard input
-    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["peers", "wait_for", "open", "output"])]
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["hosts", "hostfile", "wait_for", "open", "output"])]
     join: Option<String>,
     /// At which site this machine is, as a number, for --scheme hybrid
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
@@ -148,8 +162,8 @@ enum Error {
     Use(String),
     #[error("{what}: {error}")]
     System { what: String, error: std::io::Error },
-    #[error("peer {0} ended with {1} before the run did; what it said is above")]
-    Ended(usize, std::process::ExitStatus),
+    #[error("{0} ended with {1} before the run did; what was said is above")]
+    Ended(String, std::process::ExitStatus),
     #[error("it was interrupted")]
     Interrupted,
 }
@@ -169,12 +183,7 @@ impl Error {
 /// Runs the subcommand; the exit status is the one to end with.
 pub fn main(args: &Args) -> ExitCode {
     let Task::Obstacle(args) = &args.task;
-    let done = match (&args.join, std::env::var(JOIN)) {
-        (Some(address), _) => take_part(args, address),
-        (None, Ok(address)) => take_part(args, &address),
-        (None, Err(_)) => job::main(args),
-    };
-    match done {
+    match begin(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             tell!("polyrail solve: {why}");
@@ -183,40 +192,45 @@ pub fn main(args: &Args) -> ExitCode {
     }
 }
 
-/// An address as people copy it.
-fn written(address: &[u8; ADDRESS]) -> String {
-    URL_SAFE_NO_PAD.encode(address)
+fn begin(args: &Obstacle) -> Result<(), Error> {
+    if let Some(address) = args.join.clone().or_else(|| std::env::var(JOIN).ok()) {
+        return take_part(args, &read(&address)?);
+    }
+    match Launched::find()? {
+        Some(launched) if launched.rank() > 0 => {
+            take_part(args, &launched.address(&Settings::from_env()?.rails)?)
+        }
+        launched => job::main(args, launched),
+    }
 }
 
-fn read(text: &str) -> Result<Vec<u8>, Error> {
+/// The address of a run that was printed, or that the standard input has.
+fn read(text: &str) -> Result<[u8; ADDRESS], Error> {
     let mut line = String::new();
     if text == "-" {
         std::io::stdin().read_line(&mut line).map_err(|error| Error::system("reading the address", error))?;
     }
-    let text = if text == "-" { line.trim() } else { text };
-    let address = URL_SAFE_NO_PAD.decode(text).ok().filter(|address| address.len() == ADDRESS);
-    address.ok_or_else(|| {
-        Error::Use(format!(
-            "{text:?} is no address of a run; it is the word of {} letters that the one who began it printed",
-            (ADDRESS * 4).div_ceil(3)
-        ))
-    })
+    Ok(read_address(if text == "-" { line.trim() } else { text })?)
 }
 
 fn settings(site: u32, weight: u16) -> Result<Settings, Error> {
     Ok(Settings { site, weight, ..Settings::from_env()? })
 }
 
-/// What a process of a run does, whoever started it.
-fn take_part(args: &Obstacle, address: &str) -> Result<(), Error> {
-    let address = read(address)?;
+/// What processes of a run do, whoever started them.
+fn take_part(args: &Obstacle, address: &[u8; ADDRESS]) -> Result<(), Error> {
+    let mut more = Started::default();
+    if let Some(more_than_this) = args.peers.unwrap_or(1).checked_sub(1) {
+        more.here(more_than_this, args.site, &write_address(address))?;
+    }
     loop {
-        let mut peers = Peers::join(settings(args.site, 1)?, &address)?;
+        let mut peers = Peers::join(settings(args.site, 1)?, address)?;
         match gather::take_part(&mut peers) {
             // it was stopped for long, or cut off: the others have its parts, and may have some for it
             Err(run::Error::Peers(polyrail_p2p::Error::Out)) => {}
             done => {
                 peers.leave(Duration::from_secs(10));
+                more.wait();
                 return Ok(done?);
             }
         }
