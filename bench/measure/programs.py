@@ -150,6 +150,10 @@ class Process:
         """What it has written to its standard output until now."""
         return os.pread(self.out.fileno(), 1 << 24, 0).decode(errors="replace")
 
+    def errors_so_far(self) -> str:
+        """The same of its standard error."""
+        return os.pread(self.err.fileno(), 1 << 24, 0).decode(errors="replace")
+
     def running(self) -> bool:
         return self.process.returncode is None and os.waitid(
             os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT
