@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { POINTS = 128, MEMBERS = 4, ROWS = POINTS / MEMBERS, LENGTH = POINTS * sizeof(double) };
+enum { POINTS = 64, MEMBERS = 4, ROWS = POINTS / MEMBERS, LENGTH = POINTS * sizeof(double) };
 static double u[ROWS + 2][POINTS + 2], before[ROWS + 2][POINTS + 2]; /* a slab, and a row of each neighbour's around it */
 
 static void require(int holds, const char *what) {

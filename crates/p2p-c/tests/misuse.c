@@ -1,6 +1,8 @@
 /* Calls that cannot be carried out: each has to be refused by its number and in words, and nothing else may happen. */
 #include <math.h>
 #include <polyrail/p2p.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -233,6 +235,36 @@ static void a_run_that_did_not_begin(void) {
     WORKS(P2Pleave(peers, 1));
 }
 
+static atomic_int enough;
+
+static void *stay_in_calls(void *peers) {
+    while (!enough)
+        P2Pwait(peers, NULL, 0, 0.05, NULL); /* refused where the other was faster */
+    return NULL;
+}
+
+/* Without a launcher a process is alone; of two threads that are in calls at once one is told so. */
+static void two_threads(void) {
+    P2Peers *peers = NULL;
+    P2Pjob job = {.size = sizeof job, .parts = 1, .scheme = P2P_BOUNDED, .bound = 3};
+    uint32_t members = 0;
+    pthread_t other;
+    WORKS(P2Pstart(NULL, &job, &peers));
+    WORKS(P2Pmembers(peers, &members));
+    WORKS(P2Pget_job(peers, &job));
+    if (members != 1 || job.scheme != P2P_BOUNDED || job.bound != 3)
+        expect(__LINE__, 0, 1, "one member");
+    WORKS(pthread_create(&other, NULL, stay_in_calls, peers));
+    int code;
+    while ((code = P2Pmembers(peers, &members)) == 0)
+        ;
+    USE(code, "another thread is in a call with this handle");
+    enough = 1;
+    WORKS(pthread_join(other, NULL));
+    WORKS(P2Pmembers(peers, &members));
+    WORKS(P2Pleave(peers, 1));
+}
+
 int main(void) {
     P2Peers *peers = NULL;
     before_a_run();
@@ -241,5 +273,6 @@ int main(void) {
     before_it_begins(peers);
     while_it_runs(peers);
     a_run_that_did_not_begin();
+    two_threads();
     return wrong;
 }
