@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <threads.h>
+#include <time.h>
 
 static int wrong;
 
@@ -257,7 +259,7 @@ static void two_threads(void) {
     WORKS(pthread_create(&other, NULL, stay_in_calls, peers));
     int code;
     while ((code = P2Pmembers(peers, &members)) == 0)
-        ;
+        thrd_sleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* meanwhile the other may begin its call */
     USE(code, "another thread is in a call with this handle");
     enough = 1;
     WORKS(pthread_join(other, NULL));
