@@ -3,6 +3,7 @@
 //! It listens on all interfaces, whichever the run is to use: those who start processes name hosts as they know them, by a network for this purpose often.
 
 use crate::error::Error;
+use crate::pause::Pause;
 use crate::view::ADDRESS;
 use polyrail_rails::Config;
 use polyrail_rails::mailbox::Mailbox;
@@ -86,9 +87,14 @@ impl Board {
 ///
 /// # Errors
 /// Nobody listens there, does not prove the user's secret, or says what is no address.
-pub(crate) fn ask(rails: &Config, host: &str, port: u16, patience: Duration) -> Result<[u8; ADDRESS], Error> {
+pub(crate) fn ask(
+    rails: &Config,
+    pause: &Option<Pause>,
+    (host, port): (&str, u16),
+    patience: Duration,
+) -> Result<[u8; ADDRESS], Error> {
     let until = Instant::now() + patience;
-    let at = listens(host, port, until)?;
+    let at = listens(host, port, until, pause)?;
     let mut mailbox = Mailbox::open(beside(rails))?;
     let (says, said) = sync_channel(1);
     let peer = mailbox.peer(&named_address(at)?.to_bytes())?;
@@ -106,7 +112,9 @@ pub(crate) fn ask(rails: &Config, host: &str, port: u16, patience: Duration) -> 
         Error::Use(format!("the first process does not answer at {host}:{port}: {why}"))
     };
     let mut asked: Option<Instant> = None;
+    let mut paused = Instant::now();
     loop {
+        Pause::ask(pause, &mut paused)?;
         let moved = mailbox.progress();
         if let Ok(address) = said.try_recv() {
             mailbox.close(Duration::from_secs(1));
@@ -129,8 +137,10 @@ pub(crate) fn ask(rails: &Config, host: &str, port: u16, patience: Duration) -> 
 }
 
 /// Waits until somebody listens there. Names may become known late, as those of pods do.
-fn listens(host: &str, port: u16, until: Instant) -> Result<SocketAddr, Error> {
+fn listens(host: &str, port: u16, until: Instant, pause: &Option<Pause>) -> Result<SocketAddr, Error> {
+    let mut paused = Instant::now();
     loop {
+        Pause::ask(pause, &mut paused)?;
         let why = match (host, port).to_socket_addrs() {
             Err(error) => error.to_string(),
             Ok(all) => {

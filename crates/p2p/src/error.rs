@@ -43,6 +43,9 @@ pub enum Error {
     /// Nothing came for as long as was to be waited.
     #[error("nothing came of {0} for {1:?}; is it stopped, or does it wait for something else?")]
     Silent(String, Duration),
+    /// A [`Pause`](crate::Pause) ended the wait.
+    #[error("the wait was interrupted")]
+    Interrupted,
     /// A call was made that cannot be carried out.
     #[error("{0}")]
     Use(String),

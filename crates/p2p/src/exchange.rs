@@ -5,6 +5,7 @@ use crate::error::{Error, breach, gone, other_length};
 use crate::kept::{Kept, PIECE_HEAD};
 use crate::link::{Class, HEAD, Link, epoch_of, has_class, number_of, read_head, write_message};
 use crate::members::{self, Members};
+use crate::pause::Pause;
 use crate::rounds::{Breach, Rounds};
 use crate::seat::{Seat, Way};
 use crate::view::{NOBODY, View};
@@ -64,6 +65,8 @@ pub(crate) struct Changed {
 /// How long to wait for a member that says nothing.
 pub(crate) struct Waited {
     since: Instant,
+    /// When it was last asked whether to go on.
+    asked: Instant,
     spins: u32,
     patience: Option<Duration>,
 }
@@ -102,6 +105,7 @@ pub(crate) struct Exchange {
     pub(crate) told: u64,
     gone: Option<(usize, Instant)>,
     patience: Option<Duration>,
+    pause: Option<Pause>,
 }
 
 impl Waited {
@@ -117,6 +121,7 @@ impl Exchange {
         view: View,
         epoch: u32,
         patience: Option<Duration>,
+        pause: Option<Pause>,
     ) -> Result<Self, Error> {
         let address = mailbox.worker().address();
         let me = view.members.iter().position(|member| member.address == address).ok_or(Error::Out)?;
@@ -145,6 +150,7 @@ impl Exchange {
             told: 0,
             gone: None,
             patience,
+            pause,
         };
         // further views come by one of these, whoever has them
         for _ in 0..2 {
@@ -358,11 +364,18 @@ impl Exchange {
     }
 
     pub(crate) fn waited(&self) -> Waited {
-        Waited { since: Instant::now(), spins: 0, patience: self.patience }
+        let now = Instant::now();
+        Waited { since: now, asked: now, spins: 0, patience: self.patience }
+    }
+
+    /// Asks now and then whether to go on with a wait; `last` is when that was, or the wait began.
+    pub(crate) fn ask(&self, last: &mut Instant) -> Result<(), Error> {
+        Pause::ask(&self.pause, last)
     }
 
     /// One step of a wait for a member.
     pub(crate) fn turn(&mut self, waited: &mut Waited, member: usize) -> Result<(), Error> {
+        self.ask(&mut waited.asked)?;
         let moved = self.step()?;
         if self.changed.is_some() {
             return Err(Error::Changed);

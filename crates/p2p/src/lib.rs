@@ -17,6 +17,7 @@
 //! | [`members`] | who takes part, and who holds which part: a machine without input or output |
 //! | [`peers`] | the calls, over a [`Mailbox`](polyrail_rails::mailbox::Mailbox) |
 //! | `exchange` | what moves between this process and the others; one view after another |
+//! | `pause` | what is asked while a call waits |
 //! | `seat`, `kept` | what a place in a view means; states that are kept here |
 //! | [`rounds`] | when all may stop: a machine without input or output |
 //! | [`view`] | who takes part, in what, and who holds which part |
@@ -35,6 +36,7 @@ mod kept;
 mod link;
 pub mod meet;
 pub mod members;
+mod pause;
 pub mod peers;
 pub mod rounds;
 mod seat;
@@ -45,6 +47,7 @@ pub mod words;
 pub use error::Error;
 pub use link::Link;
 pub use meet::Founding;
+pub use pause::Pause;
 pub use peers::{Change, Peers, Received, Settings};
 pub use polyrail_rails::Config;
 pub use rounds::Verdict;

@@ -1,11 +1,13 @@
 //! How members meet: one founds a run, and others join it.
 
+use crate::Scheme;
 use crate::board::Board;
 use crate::error::{Error, breach, gone};
 use crate::exchange::SLEEP;
 use crate::link::Class;
+use crate::pause::Pause;
 use crate::peers::{Peers, Settings};
-use crate::view::{ADDRESS, Job, Member, NOBODY, View};
+use crate::view::{ADDRESS, Job, MEMBERS, Member, NOBODY, PARTS, TASK, View};
 use crate::words::{self, Heard, Said};
 use polyrail_rails::mailbox::{Done, Mailbox};
 use polyrail_rails::worker::Refused;
@@ -69,9 +71,12 @@ impl Founding {
         others: usize,
         mut pause: impl FnMut(usize) -> Result<(), Error>,
     ) -> Result<Peers, Error> {
+        check(&job, others)?;
         let me = Member { address: self.address(), site: self.settings.site, weight: self.settings.weight };
         let mut members = vec![me];
+        let mut paused = Instant::now();
         while members.len() <= others {
+            Pause::ask(&self.settings.pause, &mut paused)?;
             pause(members.len() - 1)?;
             if self.mailbox.progress() == 0 {
                 self.mailbox.sleep(SLEEP);
@@ -109,6 +114,26 @@ impl Founding {
     }
 }
 
+/// Whether there can be such a job, with so many others: members take no other from a founder.
+fn check(job: &Job, others: usize) -> Result<(), Error> {
+    let wrong = if others >= MEMBERS {
+        format!("a run of {others} others is not possible: {} at most", MEMBERS - 1)
+    } else if !(1..=PARTS).contains(&(job.parts as usize)) {
+        format!("{} parts are not possible: 1 to {PARTS}", job.parts)
+    } else if job.tolerance.is_nan() || job.tolerance < 0.0 {
+        format!("a tolerance of {} is not possible: a norm is 0 or more", job.tolerance)
+    } else if job.every == 0 {
+        "rounds every 0 iterations are not possible: 1 or more".into()
+    } else if job.scheme == Scheme::Bounded(0) {
+        "values at most 0 iterations old are the synchronous scheme's: a bound is 1 or more".into()
+    } else if job.task.len() > TASK {
+        format!("a task of {} bytes is too long: {TASK} at most", job.task.len())
+    } else {
+        return Ok(());
+    };
+    Err(Error::Use(wrong))
+}
+
 /// Parts in a row for each member, as many as its weight's share.
 fn owners(job: &Job, members: &[Member]) -> Result<Vec<u16>, Error> {
     let all: u64 = members.iter().map(|member| u64::from(member.weight)).sum();
@@ -142,7 +167,9 @@ impl Peers {
         // who decides on the view sends it, which may be another member
         mailbox.recv(None, Class::View.tag(0), vec![0; words::LONGEST]);
         let mut asked: Option<Instant> = None;
+        let mut paused = Instant::now();
         loop {
+            Pause::ask(&settings.pause, &mut paused)?;
             let moved = mailbox.progress();
             // whom it asked may have been lost with what it was asked
             if asked.is_none_or(|asked| asked.elapsed() > AGAIN) {

@@ -4,6 +4,7 @@ use crate::board::Board;
 use crate::error::{Error, breach, other_length};
 use crate::exchange::{Changed, Exchange, PIECE, SLEEP, SPINS};
 use crate::link::{Class, HEAD, Link, TAGS, number_of, write_message};
+use crate::pause::Pause;
 use crate::rounds::Verdict;
 use crate::seat::Way;
 use crate::view::View;
@@ -46,6 +47,8 @@ pub struct Settings {
     pub weight: u16,
     /// How long to wait for somebody who is connected and says nothing; none: as long as it is connected.
     pub patience: Option<Duration>,
+    /// What is asked while calls wait: whether to go on. None: they do.
+    pub pause: Option<Pause>,
 }
 
 impl Settings {
@@ -54,7 +57,7 @@ impl Settings {
     /// # Errors
     /// A setting has a value that it cannot have.
     pub fn from_env() -> Result<Self, Error> {
-        Ok(Self { rails: Config::from_env()?, site: 0, weight: 1, patience: None })
+        Ok(Self { rails: Config::from_env()?, site: 0, weight: 1, patience: None, pause: None })
     }
 }
 
@@ -87,7 +90,10 @@ impl Peers {
         view: View,
         epoch: u32,
     ) -> Result<Self, Error> {
-        Ok(Self { exchange: Exchange::new(mailbox, heard, view, epoch, settings.patience)?, board: None })
+        Ok(Self {
+            exchange: Exchange::new(mailbox, heard, view, epoch, settings.patience, settings.pause)?,
+            board: None,
+        })
     }
 
     /// Its address is told at a place that others know, as long as it takes part.
@@ -345,8 +351,9 @@ impl Peers {
     /// As [`Peers::receive`].
     pub fn wait(&mut self, links: &[Link], most: Duration) -> Result<bool, Error> {
         let until = Instant::now() + most;
-        let mut spins = 0;
+        let (mut spins, mut asked) = (0, Instant::now());
         loop {
+            self.exchange.ask(&mut asked)?;
             let moved = self.exchange.step()?;
             if self.exchange.changed.is_some() {
                 return Err(Error::Changed);
@@ -399,7 +406,10 @@ impl Peers {
             let is_received = exchange.seat.mine.contains(&link.to);
             inbound.fresh || !is_received || !matches!(exchange.seat.ways[owner(link.from)], Way::Newest(_))
         });
-        rounds.end(norm, fresh);
+        // a wait that was ended by an error is gone on with
+        if !rounds.holds() {
+            rounds.end(norm, fresh);
+        }
         exchange.step()?;
         let mut waited = exchange.waited();
         loop {
@@ -539,7 +549,9 @@ impl Peers {
     /// As [`Peers::wait`]; what was posted before a change is gone.
     pub fn posted(&mut self, most: Duration) -> Result<Option<(usize, Vec<u8>)>, Error> {
         let until = Instant::now() + most;
+        let mut asked = Instant::now();
         loop {
+            self.exchange.ask(&mut asked)?;
             self.exchange.step()?;
             if self.exchange.changed.is_some() {
                 return Err(Error::Changed);

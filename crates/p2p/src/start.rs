@@ -7,7 +7,6 @@ use crate::peers::{Peers, Settings};
 use crate::view::{ADDRESS, Job};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use polyrail_rails::Config;
 use polyrail_rendezvous::{PATIENCE, Place, Way};
 use std::time::Instant;
 
@@ -82,9 +81,11 @@ impl Launched {
     ///
     /// # Errors
     /// It does not begin; the launcher refuses.
-    pub fn address(mut self, rails: &Config) -> Result<[u8; ADDRESS], Error> {
+    pub fn address(mut self, settings: &Settings) -> Result<[u8; ADDRESS], Error> {
         match self.way.take() {
-            Some(Way::At { host, port }) => board::ask(rails, &host, port, PATIENCE),
+            Some(Way::At { host, port }) => {
+                board::ask(&settings.rails, &settings.pause, (&host, port), PATIENCE)
+            }
             Some(Way::Told(board)) => match board.share(None)?.as_str() {
                 NONE => Err(Error::Use("the first process ended before it began the run".into())),
                 word => read_address(word),
@@ -116,7 +117,7 @@ impl Peers {
             return Founding::new(settings)?.gather(job, 0, |_| Ok(()));
         };
         if launched.rank() > 0 {
-            let address = launched.address(&settings.rails)?;
+            let address = launched.address(&settings)?;
             return Self::join(settings, &address);
         }
         let others = launched.size() - 1;

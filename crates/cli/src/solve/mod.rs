@@ -198,7 +198,7 @@ fn begin(args: &Obstacle) -> Result<(), Error> {
     }
     match Launched::find()? {
         Some(launched) if launched.rank() > 0 => {
-            take_part(args, &launched.address(&Settings::from_env()?.rails)?)
+            take_part(args, &launched.address(&settings(args.site, 1)?)?)
         }
         launched => job::main(args, launched),
     }
