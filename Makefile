@@ -68,6 +68,9 @@ uninstall: ## takes away what install put to PREFIX
 dist: build for-dist .venv/dist/.complete ## packages, in dist/: Debian's, a wheel, an archive
 	scripts/dist $(TARGET)/release dist
 
+wheel-p2p: .venv/p2p/.complete ## the wheel of polyrail_p2p for Python, in dist/
+	cd crates/p2p-py && CARGO=$(CURDIR)/scripts/cargo PATH=$(CURDIR)/.venv/p2p/bin:$$PATH CARGO_TARGET_DIR=$(abspath $(TARGET))/python maturin build --release --quiet --out $(CURDIR)/dist
+
 book: system ## the documentation as HTML pages, in build/book
 	scripts/book
 
@@ -77,6 +80,6 @@ bench: build ## the measurements of bench/
 clean: ## remove what was built; .venv stays
 	rm -rf build dist $(TARGET)
 
-.PHONY: help setup system for-test for-dist build examples demo test install install-debug uninstall dist book bench clean
+.PHONY: help setup system for-test for-dist build examples demo test install install-debug uninstall dist wheel-p2p book bench clean
 # Pattern rules must not take half-made environments for finished ones.
 .DELETE_ON_ERROR:
