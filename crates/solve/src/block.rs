@@ -85,11 +85,19 @@ impl Block {
         (0..3).filter(|axis| *axis != face.axis).map(|axis| self.points[axis].len()).product()
     }
 
-    /// Runs of places, of the points next to a face or of the layer beyond it: each run is in one row.
-    fn runs(&self, face: Face, beyond: bool) -> impl Iterator<Item = Range<usize>> + use<> {
+    /// Points of a face with the layer's in the directions before its own.
+    pub fn wide_len(&self, face: Face) -> usize {
+        let wide = |axis: usize| self.points[axis].len() + if axis < face.axis { 2 } else { 0 };
+        (0..3).filter(|axis| *axis != face.axis).map(wide).product()
+    }
+
+    /// Runs of places, of the points next to a face or of the layer beyond it: each run is in one row. `wide`: with those of the layer in the
+    /// directions before the face's.
+    fn runs(&self, face: Face, beyond: bool, wide: bool) -> impl Iterator<Item = Range<usize>> + use<> {
         let size = self.size();
         let (row, plane) = self.strides();
         let end = |axis: usize| match (face.axis == axis, face.high, beyond) {
+            (false, ..) if wide && axis < face.axis => 0..size[axis] + 2,
             (false, ..) => 1..size[axis] + 1,
             (true, false, true) => 0..1,
             (true, false, false) => 1..2,
@@ -105,9 +113,28 @@ impl Block {
     pub fn pack(&self, face: Face, into: &mut Vec<u8>) {
         into.clear();
         into.reserve(self.face_len(face) * 8);
-        for run in self.runs(face, false) {
+        for run in self.runs(face, false, false) {
             for value in &self.u[run] {
                 into.extend(value.to_le_bytes());
+            }
+        }
+    }
+
+    /// The same of other values of the block's places, with those of the layer in the directions before the face's: where neighbours exchange one
+    /// direction after the other, the layer's edges and corners travel with its faces.
+    pub(crate) fn pack_wide(&self, of: &[f64], face: Face, into: &mut Vec<u8>) {
+        into.clear();
+        for run in self.runs(face, false, true) {
+            into.extend(of[run].iter().flat_map(|value| value.to_le_bytes()));
+        }
+    }
+
+    /// Takes what a neighbour packed so.
+    pub(crate) fn unpack_wide(&self, into: &mut [f64], face: Face, bytes: &[u8]) {
+        let mut values = bytes.chunks_exact(8);
+        for run in self.runs(face, true, true) {
+            for (to, from) in into[run].iter_mut().zip(&mut values) {
+                *to = f64::from_le_bytes(*from.first_chunk().expect("eight bytes"));
             }
         }
     }
@@ -115,7 +142,7 @@ impl Block {
     /// Takes a neighbour's points, as bytes, into the layer beyond a face.
     pub fn unpack(&mut self, face: Face, bytes: &[u8]) {
         let mut values = bytes.chunks_exact(8);
-        for run in self.runs(face, true) {
+        for run in self.runs(face, true, false) {
             for (to, from) in self.u[run].iter_mut().zip(&mut values) {
                 *to = f64::from_le_bytes(*from.first_chunk().expect("eight bytes"));
             }

@@ -20,6 +20,7 @@ pub mod block;
 pub mod certify;
 pub mod divide;
 pub mod gather;
+pub mod multigrid;
 pub mod output;
 pub mod problem;
 pub mod run;

@@ -1,0 +1,731 @@
+//! Projected multigrid: the full approximation scheme of Brandt and Cryer (SIAM J. Sci. Stat. Comput. 4, 1983), of all parts together.
+//!
+//! A coarse grid has each second point of the finer one, so that n + 1 is halved: `coarse i` is `fine 2 i`, and a part has the coarse points whose fine
+//! ones it has. The obstacle of a coarse grid is the finer one's in these points. A V cycle smooths by projected Gauss-Seidel in two colours, hands down the
+//! values (in the same points) and the residual (full weighting), and takes back the change (trilinear).
+//!
+//! Two things make the solution of the fine grid a fixed point, and keep the contact set what the smoothing finds: where a point is at the obstacle and
+//! pulled into it, its residual is that of the obstacle's force and is not handed down, and the coarse point in its place is held where it
+//! is; and a point in contact takes nothing back.
+//!
+//! What parts exchange (layers between the colours, those of residuals and of changes) is as in one grid of all points, and no sum depends on who
+//! computes it: so the values have the same bits for any number of parts. The grids from [`SMALL`] points on, or those of which some part would have no
+//! point, are solved whole by every process: all have the same there.
+
+use crate::block::{Block, Face};
+use crate::divide::Division;
+use crate::problem::Problem;
+use crate::sweep::psor;
+use polyrail_p2p::Link;
+use std::ops::Range;
+
+/// Sweeps before the coarse grid, and after it.
+const SWEEPS: usize = 2;
+/// Points in each direction from which on a grid is not divided.
+const SMALL: usize = 15;
+/// Points in each direction of the last grid, at most: each process solves it alone, by over-relaxation.
+pub const COARSEST: usize = 63;
+/// How much less the changes of the last grid's sweeps have to become.
+const SOLVED: f64 = 1e-3;
+/// Changes that are roundings.
+const ROUNDING: f64 = 1e-16;
+/// The tags of a cycle's exchanges begin after those by face.
+const TAGS: u16 = 6;
+/// The load that holds a point at the obstacle: none that is computed comes near it.
+const HELD: f64 = -1e300;
+
+/// Grids of n, and how far they halve: points in each direction.
+fn halvings(n: usize) -> Vec<usize> {
+    std::iter::successors(Some(n), |n| (*n > 1 && !n.is_multiple_of(2)).then(|| (*n - 1) / 2)).collect()
+}
+
+/// Whether so many points halve far enough; else the next number of points that does.
+///
+/// # Errors
+/// That number.
+pub fn halves(n: usize) -> Result<(), usize> {
+    let does = |n: usize| halvings(n).last().is_some_and(|last| *last <= COARSEST);
+    if does(n) { Ok(()) } else { Err((n..).find(|n| does(*n)).unwrap_or(n)) }
+}
+
+/// How the parts of this process reach the others. In step: a receive waits for what was sent in the same iteration.
+pub trait Exchange {
+    /// Why it can fail.
+    type Error;
+
+    /// Sends; once for each link and iteration.
+    ///
+    /// # Errors
+    /// The other is gone.
+    fn send(&mut self, link: Link, bytes: &[u8]) -> Result<(), Self::Error>;
+
+    /// Receives what was sent.
+    ///
+    /// # Errors
+    /// The other is gone.
+    fn receive(&mut self, link: Link, into: &mut [u8]) -> Result<(), Self::Error>;
+
+    /// One part of each other process that has some.
+    fn elsewhere(&self) -> Vec<u32>;
+
+    /// Lets others hear that this process is there, in long computations.
+    ///
+    /// # Errors
+    /// Another is gone.
+    fn breathe(&mut self) -> Result<(), Self::Error>;
+}
+
+/// A grid, or a part's share of it.
+struct Level {
+    /// `u`, `phi`; `v` has the residual where the coarser grid is computed.
+    block: Block,
+    /// The load of each point, times the square of the points' distance; none: the block's, everywhere.
+    load: Vec<f64>,
+    /// What was handed down, then the change of it.
+    change: Vec<f64>,
+}
+
+/// What a part has of all divided grids, the finest first.
+struct Grids {
+    number: u32,
+    beyond: Vec<(Face, u32)>,
+    levels: Vec<Level>,
+}
+
+/// The grids of a process's parts.
+pub struct Multigrid {
+    parts: Vec<Grids>,
+    /// How many grids are divided. Where that is none, the finest is one of those below, too.
+    divided: usize,
+    /// The grids that each process has whole, the finest first.
+    whole: Vec<Level>,
+    /// Which part has which points of the first of those.
+    shares: Vec<[Range<usize>; 3]>,
+    tag: u16,
+    bytes: Vec<u8>,
+}
+
+/// The points of the coarse grid that are some of the fine one's.
+fn coarsen(points: &[Range<usize>; 3]) -> [Range<usize>; 3] {
+    points.clone().map(|points| points.start.div_ceil(2)..points.end.div_ceil(2))
+}
+
+fn all(n: usize) -> [Range<usize>; 3] {
+    [1..n + 1, 1..n + 1, 1..n + 1]
+}
+
+impl Level {
+    fn new(problem: &Problem, n: usize, points: [Range<usize>; 3]) -> Self {
+        let block = Block::new(&Problem { n, ..*problem }, points);
+        Self { load: vec![block.load; block.u.len()], change: vec![0.0; block.u.len()], block }
+    }
+
+    /// Stands for the finest grid's, which is lent for each cycle.
+    fn lent() -> Self {
+        let block =
+            Block { points: [0..0, 0..0, 0..0], u: Vec::new(), v: Vec::new(), phi: Vec::new(), load: 0.0 };
+        Self { block, load: Vec::new(), change: Vec::new() }
+    }
+}
+
+impl Multigrid {
+    /// The grids of these parts.
+    ///
+    /// The number of points has to be one that [`halves`].
+    pub fn new(problem: &Problem, division: &Division, parts: &[u32]) -> Self {
+        let sizes = halvings(problem.n);
+        let mut shares: Vec<_> = (0..division.parts()).map(|part| division.points(part)).collect();
+        let mut divided = 0;
+        while sizes[divided] > SMALL && divided + 1 < sizes.len() {
+            divided += 1;
+            shares.iter_mut().for_each(|points| *points = coarsen(points));
+            if shares.iter().any(|points| points.iter().any(Range::is_empty)) {
+                break;
+            }
+        }
+        let grids = |number: &u32| {
+            let mut points = division.points(*number as usize);
+            let mut levels = vec![Level::lent()];
+            for n in &sizes[1..divided.max(1)] {
+                points = coarsen(&points);
+                levels.push(Level::new(problem, *n, points.clone()));
+            }
+            let beyond = |face: Face| Some((face, division.beyond(*number as usize, face)? as u32));
+            Grids { number: *number, beyond: Face::ALL.into_iter().filter_map(beyond).collect(), levels }
+        };
+        Self {
+            parts: parts.iter().map(grids).collect(),
+            whole: sizes[divided..].iter().map(|n| Level::new(problem, *n, all(*n))).collect(),
+            divided,
+            shares,
+            tag: TAGS,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// One iteration of the parts' blocks, whose layers are what neighbours have: a V cycle, or, `from_nothing`, nested iteration: from the coarsest grid up, a cycle
+    /// of each. The largest change of the finest grid's first sweep.
+    ///
+    /// # Errors
+    /// Of the exchange; the blocks are then somewhere between.
+    pub fn iterate<'a, E: Exchange>(
+        &mut self,
+        blocks: impl Iterator<Item = &'a mut Block>,
+        from_nothing: bool,
+        exchange: &mut E,
+    ) -> Result<f64, E::Error> {
+        let mut blocks: Vec<_> = blocks.collect();
+        self.lend(&mut blocks);
+        self.tag = TAGS;
+        let done = if from_nothing { self.nest(exchange) } else { self.cycle(0, exchange) };
+        self.lend(&mut blocks);
+        done
+    }
+
+    fn lend(&mut self, blocks: &mut [&mut Block]) {
+        for (part, block) in self.parts.iter_mut().zip(blocks) {
+            std::mem::swap(&mut part.levels[0].block, block);
+        }
+    }
+
+    /// Nested iteration.
+    fn nest<E: Exchange>(&mut self, exchange: &mut E) -> Result<f64, E::Error> {
+        for at in (0..self.whole.len()).rev() {
+            let (fine, coarse) = self.whole[at..].split_at_mut(1);
+            let fine = &mut fine[0];
+            fine.load.fill(fine.block.load);
+            if let Some(coarse) = coarse.first() {
+                prolong(&coarse.block, &coarse.block.u, &mut fine.block, true);
+            }
+            cycle_whole(&mut self.whole[at..]);
+        }
+        let divided = self.divided;
+        if divided == 0 {
+            self.take_whole();
+            return Ok(f64::MAX);
+        }
+        for at in (0..divided).rev() {
+            if at + 1 < divided {
+                self.exchange_wide(at + 1, |level| &mut level.block.u, exchange)?;
+            }
+            for part in &mut self.parts {
+                let (fine, coarse) = part.levels[at..].split_at_mut(1);
+                let coarse = &coarse.first().unwrap_or(&self.whole[0]).block;
+                let fine = &mut fine[0];
+                fine.load.fill(fine.block.load);
+                prolong(coarse, &coarse.u, &mut fine.block, true);
+                exchange.breathe()?;
+            }
+            self.exchange_faces(at, exchange)?;
+            self.cycle(at, exchange)?;
+            if at > 0 {
+                self.exchange_faces(at, exchange)?;
+            }
+        }
+        Ok(f64::MAX)
+    }
+
+    /// A V cycle from a grid on whose layers are those of neighbours; at the end they are not.
+    fn cycle<E: Exchange>(&mut self, at: usize, exchange: &mut E) -> Result<f64, E::Error> {
+        let divided = self.divided;
+        if at == divided {
+            return self.cycle_gathered(exchange);
+        }
+        let first = self.smooth(at, exchange)?;
+        for part in &mut self.parts {
+            residual(&mut part.levels[at]);
+            exchange.breathe()?;
+        }
+        self.exchange_wide(at, |level| &mut level.block.v, exchange)?;
+        let is_last = at + 1 == divided;
+        for part in &mut self.parts {
+            let (fine, coarse) = part.levels[at..].split_at_mut(1);
+            let coarse = coarse.first_mut().unwrap_or(&mut self.whole[0]);
+            restrict(&fine[0].block, coarse);
+            exchange.breathe()?;
+        }
+        if is_last {
+            self.gather(true, exchange)?;
+            hand_down(&mut self.whole[0]);
+            cycle_whole(&mut self.whole);
+            take_change(&mut self.whole[0]);
+        } else {
+            self.exchange_faces(at + 1, exchange)?;
+            self.parts.iter_mut().for_each(|part| hand_down(&mut part.levels[at + 1]));
+            self.cycle(at + 1, exchange)?;
+            self.parts.iter_mut().for_each(|part| take_change(&mut part.levels[at + 1]));
+            self.exchange_wide(at + 1, |level| &mut level.change, exchange)?;
+        }
+        for part in &mut self.parts {
+            let (fine, coarse) = part.levels[at..].split_at_mut(1);
+            let coarse = coarse.first().unwrap_or(&self.whole[0]);
+            prolong(&coarse.block, &coarse.change, &mut fine[0].block, false);
+            exchange.breathe()?;
+        }
+        self.exchange_faces(at, exchange)?;
+        self.smooth_after(at, exchange)?;
+        Ok(first)
+    }
+
+    /// A cycle where the finest grid is one that every process has whole.
+    fn cycle_gathered<E: Exchange>(&mut self, exchange: &mut E) -> Result<f64, E::Error> {
+        for part in &self.parts {
+            copy(&part.levels[0].block.points, &part.levels[0].block, &mut self.whole[0].block);
+        }
+        self.gather(false, exchange)?;
+        let whole = &mut self.whole[0];
+        whole.load.fill(whole.block.load);
+        let first = cycle_whole(&mut self.whole);
+        self.take_whole();
+        Ok(first)
+    }
+
+    fn take_whole(&mut self) {
+        for part in &mut self.parts {
+            let block = &mut part.levels[0].block;
+            copy(&block.points.clone(), &self.whole[0].block, block);
+        }
+    }
+
+    fn smooth<E: Exchange>(&mut self, at: usize, exchange: &mut E) -> Result<f64, E::Error> {
+        let mut first = 0.0_f64;
+        for sweep in 0..SWEEPS {
+            let change = self.sweep(at, exchange)?;
+            self.exchange_faces(at, exchange)?;
+            if sweep == 0 {
+                first = change;
+            }
+        }
+        Ok(first)
+    }
+
+    /// As [`Multigrid::smooth`], and layers that nobody needs are not exchanged.
+    fn smooth_after<E: Exchange>(&mut self, at: usize, exchange: &mut E) -> Result<(), E::Error> {
+        for sweep in 0..SWEEPS {
+            self.sweep(at, exchange)?;
+            if sweep + 1 < SWEEPS {
+                self.exchange_faces(at, exchange)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sweep<E: Exchange>(&mut self, at: usize, exchange: &mut E) -> Result<f64, E::Error> {
+        let is_alone = self.parts.iter().all(|part| part.beyond.is_empty());
+        let mut most = 0.0_f64;
+        // where nobody is beyond, both colours can be one way through the memory
+        for colours in if is_alone { &[0..2][..] } else { &[0..1, 1..2] } {
+            if colours.start > 0 {
+                self.exchange_faces(at, exchange)?;
+            }
+            for part in &mut self.parts {
+                most = most.max(relax(&mut part.levels[at], colours.clone()));
+                exchange.breathe()?;
+            }
+        }
+        Ok(most)
+    }
+
+    fn next_tag(&mut self) -> u16 {
+        self.tag += 1;
+        self.tag - 1
+    }
+
+    /// Exchanges the layers of values.
+    fn exchange_faces<E: Exchange>(&mut self, at: usize, exchange: &mut E) -> Result<(), E::Error> {
+        let tag = self.next_tag();
+        for part in &self.parts {
+            for (face, beyond) in &part.beyond {
+                part.levels[at].block.pack(*face, &mut self.bytes);
+                exchange.send(Link::new(part.number, *beyond).tagged(tag), &self.bytes)?;
+            }
+        }
+        for part in &mut self.parts {
+            for (face, beyond) in &part.beyond {
+                let block = &mut part.levels[at].block;
+                self.bytes.resize(block.face_len(*face) * 8, 0);
+                exchange.receive(Link::new(*beyond, part.number).tagged(tag), &mut self.bytes)?;
+                block.unpack(*face, &self.bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Exchanges layers with their edges and corners: direction after direction.
+    fn exchange_wide<E: Exchange>(
+        &mut self,
+        at: usize,
+        which: fn(&mut Level) -> &mut Vec<f64>,
+        exchange: &mut E,
+    ) -> Result<(), E::Error> {
+        for axis in 0..3 {
+            let tag = self.next_tag();
+            for part in &mut self.parts {
+                let level = &mut part.levels[at];
+                let values = std::mem::take(which(level));
+                for (face, beyond) in part.beyond.iter().filter(|(face, _)| face.axis == axis) {
+                    level.block.pack_wide(&values, *face, &mut self.bytes);
+                    exchange.send(Link::new(part.number, *beyond).tagged(tag), &self.bytes)?;
+                }
+                *which(level) = values;
+            }
+            for part in &mut self.parts {
+                let level = &mut part.levels[at];
+                let mut values = std::mem::take(which(level));
+                for (face, beyond) in part.beyond.iter().filter(|(face, _)| face.axis == axis) {
+                    self.bytes.resize(level.block.wide_len(*face) * 8, 0);
+                    exchange.receive(Link::new(*beyond, part.number).tagged(tag), &mut self.bytes)?;
+                    level.block.unpack_wide(&mut values, *face, &self.bytes);
+                }
+                *which(level) = values;
+            }
+        }
+        Ok(())
+    }
+
+    /// All processes get what the others' parts have of the first whole grid: values, and loads if these were handed down.
+    fn gather<E: Exchange>(&mut self, with_loads: bool, exchange: &mut E) -> Result<(), E::Error> {
+        let elsewhere = exchange.elsewhere();
+        let Some(first) = self.parts.first().map(|part| part.number) else { return Ok(()) };
+        let tag = self.next_tag();
+        let Level { block, load, .. } = &mut self.whole[0];
+        let rows = |block: &Block, part: u32| rows(block, &self.shares[part as usize]);
+        if !elsewhere.is_empty() {
+            for part in &self.parts {
+                self.bytes.clear();
+                for row in rows(block, part.number) {
+                    self.bytes.extend(block.u[row.clone()].iter().flat_map(|value| value.to_le_bytes()));
+                    if with_loads {
+                        self.bytes.extend(load[row].iter().flat_map(|value| value.to_le_bytes()));
+                    }
+                }
+                for to in &elsewhere {
+                    exchange.send(Link::new(part.number, *to).tagged(tag), &self.bytes)?;
+                }
+            }
+        }
+        for other in 0..self.shares.len() as u32 {
+            if self.parts.iter().any(|part| part.number == other) {
+                continue;
+            }
+            let values: usize = rows(block, other).map(|row| row.len()).sum();
+            self.bytes.resize(values * if with_loads { 16 } else { 8 }, 0);
+            exchange.receive(Link::new(other, first).tagged(tag), &mut self.bytes)?;
+            let mut values =
+                self.bytes.chunks_exact(8).map(|bytes| f64::from_le_bytes(*bytes.first_chunk().expect("eight")));
+            for row in rows(block, other) {
+                block.u[row.clone()].iter_mut().zip(&mut values).for_each(|(to, from)| *to = from);
+                if with_loads {
+                    load[row].iter_mut().zip(&mut values).for_each(|(to, from)| *to = from);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A V cycle of grids that are whole; the largest change of the first sweep.
+fn cycle_whole(levels: &mut [Level]) -> f64 {
+    let [fine, coarser @ ..] = levels else { return 0.0 };
+    let [coarse, ..] = coarser else { return solve_coarsest(fine) };
+    let first = relax(fine, 0..2);
+    (1..SWEEPS).for_each(|_| _ = relax(fine, 0..2));
+    residual(fine);
+    restrict(&fine.block, coarse);
+    hand_down(coarse);
+    cycle_whole(coarser);
+    take_change(&mut coarser[0]);
+    prolong(&coarser[0].block, &coarser[0].change, &mut fine.block, false);
+    (0..SWEEPS).for_each(|_| _ = relax(fine, 0..2));
+    first
+}
+
+/// The last grid, by over-relaxation; the largest change of the first sweep.
+fn solve_coarsest(level: &mut Level) -> f64 {
+    let n = level.block.points[0].len();
+    let omega = 2.0 / (1.0 + (std::f64::consts::PI / (n + 1) as f64).sin());
+    let first = relax_by(level, 1.0, 0..2);
+    for _ in 0..8 * n + 16 {
+        if relax_by(level, omega, 0..2) <= first * SOLVED + ROUNDING {
+            break;
+        }
+    }
+    first
+}
+
+/// Gauss-Seidel for the points of these colours; the largest change.
+fn relax(level: &mut Level, colours: Range<usize>) -> f64 {
+    if level.load.is_empty() { psor(&mut level.block, 1.0, colours) } else { relax_by(level, 1.0, colours) }
+}
+
+/// As [`psor`], with a load of each point. A row is computed for both colours, and one of them taken: so the compiler makes vectors of it.
+fn relax_by(level: &mut Level, omega: f64, colours: Range<usize>) -> f64 {
+    let Level { block, load, .. } = level;
+    let [nx, ny, nz] = block.size();
+    let (row, plane) = block.strides();
+    let mut new = vec![0.0; nx];
+    let mut most = 0.0_f64;
+    for colour in colours {
+        for z in 0..nz {
+            for y in 0..ny {
+                let at = block.row(y, z);
+                let sum = block.points[0].start + block.points[1].start + y + block.points[2].start + z;
+                let skip = (sum + colour) % 2;
+                let line = |from: usize| &block.u[from..from + nx];
+                let around = [at - 1, at + 1, at - row, at + row, at - plane, at + plane].map(line);
+                let [a, b, c, d, e, f] = around;
+                let (middle, phi, load) = (line(at), &block.phi[at..at + nx], &load[at..at + nx]);
+                for i in 0..nx {
+                    let value = ((a[i] + b[i]) + (c[i] + d[i]) + (e[i] + f[i]) + load[i]) * (1.0 / 6.0);
+                    new[i] = (middle[i] + omega * (value - middle[i])).max(phi[i]);
+                }
+                let u = &mut block.u[at..at + nx];
+                for (to, from) in u.iter_mut().zip(&new).skip(skip).step_by(2) {
+                    most = most.max((*from - *to).abs());
+                    *to = *from;
+                }
+            }
+        }
+    }
+    most / omega
+}
+
+/// The residual, times the square of the points' distance, into `v`; none where the obstacle bears it, nor in the layer.
+fn residual(level: &mut Level) {
+    let Level { block, load, .. } = level;
+    let [nx, ny, nz] = block.size();
+    let (row, plane) = block.strides();
+    for z in 0..nz {
+        for y in 0..ny {
+            let at = block.row(y, z);
+            let line = |from: usize| &block.u[from..from + nx];
+            let around = [at - 1, at + 1, at - row, at + row, at - plane, at + plane].map(line);
+            let [a, b, c, d, e, f] = around;
+            let (middle, phi) = (line(at), &block.phi[at..at + nx]);
+            let to = &mut block.v[at..at + nx];
+            if load.is_empty() {
+                for i in 0..nx {
+                    let r = ((a[i] + b[i]) + (c[i] + d[i]) + (e[i] + f[i]) + block.load) - 6.0 * middle[i];
+                    to[i] = if middle[i] > phi[i] { r } else { r.max(0.0) };
+                }
+            } else {
+                let load = &load[at..at + nx];
+                for i in 0..nx {
+                    let r = ((a[i] + b[i]) + (c[i] + d[i]) + (e[i] + f[i]) + load[i]) - 6.0 * middle[i];
+                    to[i] = if middle[i] > phi[i] { r } else { r.max(0.0) };
+                }
+            }
+        }
+    }
+    clear_layer(block.size(), &mut block.v);
+}
+
+fn clear_layer([nx, ny, nz]: [usize; 3], of: &mut [f64]) {
+    let (row, plane) = (nx + 2, (nx + 2) * (ny + 2));
+    of[..plane].fill(0.0);
+    of[(nz + 1) * plane..].fill(0.0);
+    for plane in of[plane..(nz + 1) * plane].chunks_exact_mut(plane) {
+        plane[..row].fill(0.0);
+        plane[(ny + 1) * row..].fill(0.0);
+        for row in plane.chunks_exact_mut(row) {
+            (row[0], row[nx + 1]) = (0.0, 0.0);
+        }
+    }
+}
+
+/// Hands down values and residuals (into the loads) to the points of the coarse grid that the fine block has.
+fn restrict(fine: &Block, coarse: &mut Level) {
+    let (row, plane) = fine.strides();
+    let points = coarsen(&fine.points);
+    let [xs, ys, zs] = points.clone();
+    let width = fine.size()[0] + 2;
+    let mut sums = vec![0.0; width];
+    for z in zs {
+        for y in ys.clone() {
+            let from = fine.row(2 * y - fine.points[1].start, 2 * z - fine.points[2].start) - 1;
+            let line = |from: usize| &fine.v[from..from + width];
+            let (middle, sides, corners) = (
+                line(from),
+                [from - row, from + row, from - plane, from + plane].map(line),
+                [from - plane - row, from - plane + row, from + plane - row, from + plane + row].map(line),
+            );
+            let ([a, b, c, d], [e, f, g, h]) = (sides, corners);
+            for i in 0..width {
+                sums[i] = 4.0 * middle[i]
+                    + 2.0 * ((a[i] + b[i]) + (c[i] + d[i]))
+                    + ((e[i] + f[i]) + (g[i] + h[i]));
+            }
+            // the first coarse point's place in the fine row
+            let first = 2 * xs.start - (fine.points[0].start - 1);
+            let to = coarse_place(&coarse.block, xs.start, y, z);
+            let to = to..to + xs.len();
+            let values = fine.u[from + first..].iter().step_by(2).zip(fine.phi[from + first..].iter().step_by(2));
+            let residuals = sums[first - 1..].windows(3).step_by(2);
+            let held = middle[first..].iter().step_by(2);
+            let out = coarse.block.u[to.clone()].iter_mut().zip(&mut coarse.load[to]);
+            for (((u, load), (value, phi)), (residual, held)) in out.zip(values).zip(residuals.zip(held)) {
+                *u = *value;
+                // the coarse residual is times the square of twice the distance
+                let weighted = ((residual[0] + residual[2]) + 2.0 * residual[1]) * (4.0 / 64.0);
+                *load = if HOLD && value <= phi && *held == 0.0 { HELD } else { weighted };
+            }
+        }
+    }
+}
+const HOLD: bool = true;
+
+/// The place of a point, by its numbers in the cube.
+fn coarse_place(block: &Block, x: usize, y: usize, z: usize) -> usize {
+    block.row(y - block.points[1].start, z - block.points[2].start) + x - block.points[0].start
+}
+
+/// The rows of some points of the cube, as places.
+fn rows(
+    block: &Block,
+    [xs, ys, zs]: &[Range<usize>; 3],
+) -> impl Iterator<Item = Range<usize>> + use<> {
+    let first = coarse_place(block, xs.start, ys.start, zs.start);
+    let ((row, plane), len, ys) = (block.strides(), xs.len(), 0..ys.len());
+    (0..zs.len())
+        .flat_map(move |z| ys.clone().map(move |y| first + z * plane + y * row))
+        .map(move |at| at..at + len)
+}
+
+/// Copies the values of some points.
+fn copy(points: &[Range<usize>; 3], from: &Block, to: &mut Block) {
+    for (from_row, to_row) in rows(from, points).zip(rows(to, points)) {
+        to.u[to_row].copy_from_slice(&from.u[from_row]);
+    }
+}
+
+/// Makes the coarse problem of what was handed down: its load is that of which the values would leave these residuals.
+fn hand_down(level: &mut Level) {
+    let Level { block, load, change } = level;
+    change.copy_from_slice(&block.u);
+    let [nx, ny, nz] = block.size();
+    let (row, plane) = block.strides();
+    for z in 0..nz {
+        for y in 0..ny {
+            let at = block.row(y, z);
+            let line = |from: usize| &block.u[from..from + nx];
+            let around = [at - 1, at + 1, at - row, at + row, at - plane, at + plane].map(line);
+            let ([a, b, c, d, e, f], middle) = (around, line(at));
+            let load = &mut load[at..at + nx];
+            for i in 0..nx {
+                load[i] += 6.0 * middle[i] - ((a[i] + b[i]) + (c[i] + d[i]) + (e[i] + f[i]));
+            }
+        }
+    }
+}
+
+/// The change of what was handed down; none in the layer.
+fn take_change(level: &mut Level) {
+    for (change, u) in level.change.iter_mut().zip(&level.block.u) {
+        *change = u - *change;
+    }
+    clear_layer(level.block.size(), &mut level.change);
+}
+
+/// Adds a coarse grid's values, between its points too, to those of the fine one that are not in contact; or `anew`, takes them.
+fn prolong(coarse: &Block, values: &[f64], fine: &mut Block, anew: bool) {
+    let [nx, ny, nz] = fine.size();
+    let [xs, ys, zs] = fine.points.clone();
+    // coarse points on both sides of all fine ones
+    let (low, high) = ((xs.start - 1) / 2, xs.end / 2);
+    let width = high - low + 1;
+    let (mut sums, mut between) = (vec![0.0; width], vec![0.0; 2 * width]);
+    let skip = xs.start - 2 * low;
+    for z in 0..nz {
+        for y in 0..ny {
+            let (gy, gz) = (ys.start + y, zs.start + z);
+            let line = |y: usize, z: usize| {
+                let (row, plane) = coarse.strides();
+                let place = |at: usize, axis: usize| at - (coarse.points[axis].start - 1);
+                let from = place(z, 2) * plane + place(y, 1) * row + place(low, 0);
+                &values[from..from + width]
+            };
+            let (y0, y1, z0, z1) = (gy / 2, gy.div_ceil(2), gz / 2, gz.div_ceil(2));
+            let (a, b, c, d) = (line(y0, z0), line(y1, z0), line(y0, z1), line(y1, z1));
+            for i in 0..width {
+                sums[i] = ((a[i] + b[i]) + (c[i] + d[i])) * 0.25;
+            }
+            for (i, pair) in between.chunks_exact_mut(2).enumerate().take(width - 1) {
+                (pair[0], pair[1]) = (sums[i], (sums[i] + sums[i + 1]) * 0.5);
+            }
+            between[2 * width - 2] = sums[width - 1];
+            let at = fine.row(y, z);
+            let (u, phi, new) =
+                (&mut fine.u[at..at + nx], &fine.phi[at..at + nx], &between[skip..skip + nx]);
+            if anew {
+                for i in 0..nx {
+                    u[i] = new[i].max(phi[i]);
+                }
+            } else {
+                for i in 0..nx {
+                    let moved = (u[i] + new[i]).max(phi[i]);
+                    u[i] = if u[i] > phi[i] { moved } else { u[i] };
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::Instance;
+    use crate::sweep::distance;
+
+    /// There are no others.
+    struct Alone;
+
+    impl Exchange for Alone {
+        type Error = std::convert::Infallible;
+
+        fn send(&mut self, _: Link, _: &[u8]) -> Result<(), Self::Error> {
+            unreachable!("there is nobody beyond")
+        }
+
+        fn receive(&mut self, _: Link, _: &mut [u8]) -> Result<(), Self::Error> {
+            unreachable!("there is nobody beyond")
+        }
+
+        fn elsewhere(&self) -> Vec<u32> {
+            Vec::new()
+        }
+
+        fn breathe(&mut self) -> Result<(), Self::Error> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn rates() {
+        for (instance, n) in [
+            (Instance::A, 31),
+            (Instance::A, 63),
+            (Instance::A, 127),
+            (Instance::B, 31),
+            (Instance::B, 63),
+            (Instance::B, 127),
+            (Instance::C, 31),
+            (Instance::C, 63),
+        ] {
+            let problem = Problem { instance, n };
+            let division = Division::boxes(n, 1).expect("one");
+            let mut multigrid = Multigrid::new(&problem, &division, &[0]);
+            let mut block = Block::new(&problem, all(n));
+            print!("{instance:?} {n}:");
+            for cycle in 0..14 {
+                let Ok(_) = multigrid.iterate(std::iter::once(&mut block), cycle == 0, &mut Alone);
+                let mut values = block.inner(&block.u);
+                let mut error = 0.0_f64;
+                if instance == Instance::A { for z in 1..=n { for y in 1..=n { for x in 1..=n {
+                    error = error.max((values.next().unwrap() - problem.exact([x,y,z].map(|i| problem.place(i))).unwrap()).abs());
+                }}}}
+                print!(" {:.1e}({:.4e})", distance(&block), error);
+            }
+            println!();
+        }
+    }
+}
