@@ -2,6 +2,7 @@
 
 use crate::block::{Block, Face};
 use crate::divide::{Division, Indivisible};
+use crate::multigrid::{COARSEST, Exchange, Multigrid, halves};
 use crate::problem::Problem;
 use crate::sweep::{Method, distance, psor, richardson};
 use polyrail_p2p::{Link, Peers, Received, Scheme, Verdict};
@@ -63,6 +64,9 @@ pub enum Error {
     /// The task is none.
     #[error("the task that came with the run is none: {0}")]
     Task(String),
+    /// The method cannot be had so; what to do.
+    #[error("{0}")]
+    Method(String),
     /// The one who began the run, and looked on, is gone.
     #[error("the command that began the run is gone: there is nobody to hand the answer to")]
     NobodyLooks,
@@ -90,6 +94,30 @@ impl Task {
             return Err(Error::Task(format!("{} points, {} sweeps", task.problem.n, task.inner)));
         }
         Ok(task)
+    }
+
+    /// Whether the method can be had for so many points, in this scheme.
+    ///
+    /// # Errors
+    /// It cannot; what can.
+    pub fn check(&self, scheme: Scheme) -> Result<(), Error> {
+        let no = |why: String| Err(Error::Method(why));
+        if self.method != Method::Multigrid {
+            return Ok(());
+        }
+        if let Err(next) = halves(self.problem.n) {
+            let n = self.problem.n;
+            return no(format!(
+                "multigrid halves n + 1 until n is odd no more, and {n} points do not come down to {COARSEST} so: the next that do are {next}; best are 63, 127, 255 ..."
+            ));
+        }
+        if scheme != Scheme::Synchronous {
+            return no("multigrid is of all parts in step: for peers that are not, richardson or psor converge".into());
+        }
+        if self.inner != 1 {
+            return no("multigrid has one cycle between two exchanges of an iteration: no inner sweeps".into());
+        }
+        Ok(())
     }
 
     /// The boxes of so many parts.
@@ -129,6 +157,8 @@ pub struct Share {
     /// Whether blocks exchange between the colours of over-relaxation.
     whole: bool,
     parts: Vec<Part>,
+    /// The coarser grids of the parts, where the method has some; made when they are needed.
+    multigrid: Option<Multigrid>,
     begin: Instant,
     told: Option<Instant>,
     progress: Progress,
@@ -142,10 +172,12 @@ impl Share {
     pub fn new(peers: &Peers) -> Result<Self, Error> {
         let job = &peers.view().job;
         let task = Task::parse(&job.task)?;
+        task.check(job.scheme)?;
         let division = task.divide(job.parts)?;
         let parts = peers.parts().iter().map(|number| part(&task, &division, *number)).collect();
         Ok(Self {
-            whole: job.scheme == Scheme::Synchronous && task.inner == 1,
+            whole: job.scheme == Scheme::Synchronous && task.inner == 1 && task.method == Method::Psor,
+            multigrid: None,
             task,
             division,
             parts,
@@ -191,6 +223,7 @@ impl Share {
             }
         };
         self.progress.changes += 1;
+        self.multigrid = None;
         self.parts.retain(|part| !change.lost.contains(&part.number));
         for (number, state) in change.set {
             let mut new = part(&self.task, &self.division, number);
@@ -253,6 +286,9 @@ impl Share {
             // others want to hear that it is there
             peers.wait(&[], Duration::ZERO)?;
         }
+        if self.task.method == Method::Multigrid {
+            self.cycle(peers)?;
+        }
         let progress = &mut self.progress;
         progress.seconds = self.begin.elapsed().as_secs_f64();
         progress.iterations += 1;
@@ -266,6 +302,55 @@ impl Share {
         let verdict = peers.converged(norm)?;
         self.progress.waited += before.elapsed().as_secs_f64();
         Ok(verdict)
+    }
+}
+
+impl Share {
+    /// One cycle of all parts.
+    fn cycle(&mut self, peers: &mut Peers) -> Result<(), Error> {
+        let Self { task, division, parts, .. } = self;
+        let numbers = || parts.iter().map(|part| part.number).collect::<Vec<_>>();
+        let multigrid =
+            self.multigrid.get_or_insert_with(|| Multigrid::new(&task.problem, division, &numbers()));
+        let from_nothing = peers.iteration() == 0;
+        let mut others = Others { peers, waited: Duration::ZERO };
+        let blocks = parts.iter_mut().map(|part| &mut part.block);
+        let done = multigrid.iterate(blocks, from_nothing, &mut others);
+        self.progress.waited += others.waited.as_secs_f64();
+        done
+    }
+}
+
+/// The others, for what is exchanged within a cycle.
+struct Others<'a> {
+    peers: &'a mut Peers,
+    waited: Duration,
+}
+
+impl Exchange for Others<'_> {
+    type Error = Error;
+
+    fn send(&mut self, link: Link, bytes: &[u8]) -> Result<(), Error> {
+        Ok(self.peers.send(link, bytes)?)
+    }
+
+    fn receive(&mut self, link: Link, into: &mut [u8]) -> Result<(), Error> {
+        let before = Instant::now();
+        self.peers.receive(link, into)?;
+        self.waited += before.elapsed();
+        Ok(())
+    }
+
+    fn elsewhere(&self) -> Vec<u32> {
+        let owners = &self.peers.view().owners;
+        let is_first = |part: &usize| !owners[..*part].contains(&owners[*part]);
+        let is_here = |part: &usize| usize::from(owners[*part]) == self.peers.me();
+        (0..owners.len()).filter(is_first).filter(|part| !is_here(part)).map(|part| part as u32).collect()
+    }
+
+    fn breathe(&mut self) -> Result<(), Error> {
+        self.peers.wait(&[], Duration::ZERO)?;
+        Ok(())
     }
 }
 
@@ -298,7 +383,7 @@ fn link(from: u32, to: u32, face: Face) -> Link {
     Link::new(from, to).tagged((face.axis * 2 + usize::from(face.high)) as u16)
 }
 
-/// One iteration of a block; how far it was from a solution before: exactly where it is judged, else nearly. `half`: which colour's turn it is, where
+/// One iteration of a block by itself; how far it was from a solution before: exactly where it is judged, else nearly. `half`: which colour's turn it is, where
 /// blocks exchange between colours.
 fn sweep(task: &Task, block: &mut Block, judged: bool, half: Option<usize>) -> f64 {
     let exact = (judged && task.method == Method::Psor).then(|| distance(block));
@@ -308,6 +393,8 @@ fn sweep(task: &Task, block: &mut Block, judged: bool, half: Option<usize>) -> f
             (Method::Richardson, _) => richardson(block),
             (Method::Psor, Some(colour)) => psor(block, task.problem.omega(), colour..colour + 1),
             (Method::Psor, None) => psor(block, 1.0, 0..2),
+            // its cycle is of all blocks, and follows
+            (Method::Multigrid, _) => distance(block),
         };
         first.get_or_insert(change);
     }

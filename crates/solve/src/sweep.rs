@@ -17,6 +17,8 @@ pub enum Method {
     /// colours, so that it is what one block alone would do. Over-relaxation does not make all errors less, which is what iterations out of step
     /// need: there, and where a block does several sweeps by itself, the factor is 1 (Gauss-Seidel), which does.
     Psor,
+    /// Projected multigrid, V cycles of all parts together, after nested iteration: see [`multigrid`](crate::multigrid). In step only.
+    Multigrid,
 }
 
 /// One step of projected Richardson; the largest change.

@@ -104,6 +104,53 @@ fn in_step_it_is_the_answer_of_one_alone() {
 }
 
 #[test]
+fn multigrid_is_the_answer_of_one_alone_and_takes_few_cycles() {
+    // 19 halves to 9 and 4; 33 to 16, which is solved by over-relaxation; 12 does not halve; of 31 slabs some have none of 15
+    for (instance, n, slabs) in [
+        (Instance::A, 19, false),
+        (Instance::B, 31, false),
+        (Instance::A, 33, true),
+        (Instance::C, 12, false),
+        (Instance::A, 47, true),
+    ] {
+        let mut case = case(Scheme::Synchronous, 1);
+        case.task = Task { problem: Problem { instance, n }, method: Method::Multigrid, slabs, inner: 1 };
+        case.bound = 1e-6;
+        let alone = solve(case);
+        holds(case, &alone);
+        let iterations = alone.shares[0].progress.iterations;
+        assert!(iterations < 40, "{instance:?} {n}: {iterations}");
+        for (members, parts) in [(2, 2), (4, 4), (3, 12)] {
+            let together = solve(Case { parts, members, ..case });
+            assert!(together.whole.u == alone.whole.u, "{instance:?} {n}: {members} members, {parts} parts");
+            assert_eq!(together.certificate, alone.certificate);
+            assert!(together.shares.iter().all(|share| share.verdict == alone.shares[0].verdict));
+        }
+    }
+}
+
+#[test]
+fn multigrid_is_refused_where_it_cannot_be() {
+    let task = |n, inner| Task {
+        problem: Problem { instance: Instance::A, n },
+        method: Method::Multigrid,
+        slabs: false,
+        inner,
+    };
+    for (task, scheme, told) in [
+        (task(63, 1), Scheme::Asynchronous, "in step"),
+        (task(63, 1), Scheme::Bounded(2), "in step"),
+        (task(63, 2), Scheme::Synchronous, "no inner sweeps"),
+        (task(64, 1), Scheme::Synchronous, "the next that do are 65;"),
+        (task(509, 1), Scheme::Synchronous, "the next that do are 511;"),
+    ] {
+        let why = task.check(scheme).expect_err("it cannot be").to_string();
+        assert!(why.contains(told), "{why}");
+    }
+    assert!(task(63, 1).check(Scheme::Synchronous).is_ok());
+}
+
+#[test]
 fn the_other_instances_are_solved_too() {
     for instance in [Instance::B, Instance::C] {
         for scheme in [Scheme::Synchronous, Scheme::Asynchronous] {

@@ -12,6 +12,7 @@ use polyrail_solve::gather::{Solution, gather};
 use polyrail_solve::output::write_vti;
 use polyrail_solve::problem::Problem;
 use polyrail_solve::run::{self, Progress, Task};
+use polyrail_solve::sweep::Method;
 
 use super::started::{Host, Started, hosts_of};
 use super::told::{Told, summary};
@@ -25,6 +26,8 @@ const PEERS: usize = 8;
 const EVERY: u64 = 16;
 /// What a sweep takes for a point, in seconds, as far as it is known before.
 const SWEEP: f64 = 1.5e-9;
+/// Sweeps that a cycle of multigrid is as long as.
+const CYCLE: f64 = 12.0;
 /// Seconds that are computed again at most, nearly, when a process is lost.
 const AGAIN: f64 = 2.0;
 /// Between two lines of progress.
@@ -70,12 +73,16 @@ pub fn main(args: &Obstacle, launched: Option<Launched>) -> Result<(), Error> {
         return Err(Error::Use(format!("--parts {parts} is less than the {peers} processes")));
     }
     task.divide(parts)?;
+    task.check(args.scheme)?;
+    // a cycle is much, and few are needed
+    let is_multigrid = task.method == Method::Multigrid;
+    let (every, sweeps) = if is_multigrid { (1, CYCLE) } else { (EVERY, 1.0) };
     let keep = args.keep.unwrap_or_else(|| {
         let points = (args.points as f64).powi(3) / peers as f64 * f64::from(args.inner);
-        ((AGAIN / (points * SWEEP)) as u64).max(EVERY)
+        ((AGAIN / (points * SWEEP * sweeps)) as u64).max(every)
     });
     let others_join = args.wait_for > 0 || args.open || by_launcher > 1;
-    let job = Job { parts, scheme: args.scheme, tolerance, every: EVERY, keep, task: task.to_bytes() };
+    let job = Job { parts, scheme: args.scheme, tolerance, every, keep, task: task.to_bytes() };
     // files that cannot be written are told of before anything is computed
     if let Some(directory) = &args.output {
         fs::create_dir_all(directory)

@@ -71,6 +71,7 @@ pub fn summary(told: &Told, files: Option<&Path>) -> String {
     let method = match told.task.method {
         Method::Richardson => "projected Richardson",
         Method::Psor => "projected over-relaxation",
+        Method::Multigrid => "projected multigrid",
     };
     let mut text = format!(
         "obstacle problem {:?}, {n} x {n} x {n} points: {method}, {}, {} in {}\n",
