@@ -82,8 +82,10 @@ fn a_solution_with_its_proof() {
         holds(&told, 5.2288e-3);
         assert_eq!(told["members"].as_array().expect("a list").len(), 2, "{told}");
     }
-    let told = json(&run(&["--n", "31", "-n", "2", "--method", "psor", "--json"]));
-    holds(&told, 5.2288e-3);
+    for method in ["psor", "multigrid"] {
+        let told = json(&run(&["--n", "31", "-n", "2", "--method", method, "--json"]));
+        holds(&told, 5.2288e-3);
+    }
 }
 
 #[test]
@@ -188,6 +190,9 @@ fn what_cannot_be_is_told_and_what_to_do() {
         (&["--n", "3", "-n", "4", "--slabs"], "3 slabs are the most"),
         (&["--n", "9", "-n", "2", "--parts", "1"], "less than the 2 processes"),
         (&["--inner", "0"], "1 to 1000 sweeps"),
+        (&["--method", "multigrid", "--scheme", "async"], "multigrid is of all parts in step"),
+        (&["--method", "multigrid", "--n", "100"], "the next that do are 101"),
+        (&["--method", "multigrid", "--inner", "2"], "no inner sweeps"),
         (&["--join", "nowhere"], "is no address of a run"),
         (&["-o", "/proc/found", "--n", "3", "-n", "1"], "making /proc/found"),
     ] {

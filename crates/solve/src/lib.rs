@@ -8,6 +8,7 @@
 //! | [`sweep`] | what is done to a block in an iteration, and how far it is from a solution |
 //! | [`divide`] | boxes for parts, and which share a face |
 //! | [`certify`] | from what is left after an iteration to an enclosure of the solution |
+//! | [`multigrid`] | the same on coarser and coarser grids, of all parts together |
 //! | [`run`] | a process's share of a run: its blocks, iteration by iteration |
 //! | [`gather`] | what the one who looks on makes of it: progress, the whole solution |
 //! | [`output`] | files: for ParaView, pictures |

@@ -304,14 +304,19 @@ impl Multigrid {
     }
 
     fn sweep<E: Exchange>(&mut self, at: usize, exchange: &mut E) -> Result<(), E::Error> {
-        let is_alone = self.parts.iter().all(|part| part.beyond.is_empty());
-        // where nobody is beyond, both colours can be one way through the memory
-        for colours in if is_alone { &[0..2][..] } else { &[0..1, 1..2] } {
-            if colours.start > 0 {
+        if let [part] = &mut self.parts[..]
+            && part.beyond.is_empty()
+        {
+            // where nobody is beyond, both colours can be one way through the memory
+            relax(&mut part.levels[at], 0..2);
+            return exchange.breathe();
+        }
+        for colour in 0..2 {
+            if colour > 0 {
                 self.exchange_faces(at, exchange)?;
             }
             for part in &mut self.parts {
-                relax(&mut part.levels[at], colours.clone());
+                relax(&mut part.levels[at], colour..colour + 1);
                 exchange.breathe()?;
             }
         }
@@ -403,8 +408,10 @@ impl Multigrid {
             let values: usize = rows(block, other).map(|row| row.len()).sum();
             self.bytes.resize(values * if with_loads { 16 } else { 8 }, 0);
             exchange.receive(Link::new(other, first).tagged(tag), &mut self.bytes)?;
-            let mut values =
-                self.bytes.chunks_exact(8).map(|bytes| f64::from_le_bytes(*bytes.first_chunk().expect("eight")));
+            let mut values = self
+                .bytes
+                .chunks_exact(8)
+                .map(|bytes| f64::from_le_bytes(*bytes.first_chunk().expect("eight")));
             for row in rows(block, other) {
                 block.u[row.clone()].iter_mut().zip(&mut values).for_each(|(to, from)| *to = from);
                 if with_loads {
@@ -434,9 +441,13 @@ fn cycle_whole(levels: &mut [Level]) {
 fn solve_coarsest(level: &mut Level) {
     let n = level.block.points[0].len();
     let omega = 2.0 / (1.0 + (std::f64::consts::PI / (n + 1) as f64).sin());
-    let first = relax_by(level, 1.0, 0..2);
+    let mut least = None;
     for _ in 0..8 * n + 16 {
-        if relax_by(level, omega, 0..2) <= first * SOLVED + ROUNDING {
+        level.block.v.copy_from_slice(&level.block.u);
+        relax_by(level, omega, 0..2);
+        let Block { u, v, .. } = &level.block;
+        let change = u.iter().zip(v).map(|(u, v)| (u - v).abs()).fold(0.0, f64::max);
+        if change <= *least.get_or_insert(change * SOLVED + ROUNDING) {
             break;
         }
     }
@@ -451,36 +462,45 @@ fn relax(level: &mut Level, colours: Range<usize>) {
     }
 }
 
-/// As [`psor`], with a load of each point; the largest change, by the factor. A row is computed for both colours, and one of them taken: so the compiler makes vectors of it.
-fn relax_by(level: &mut Level, omega: f64, colours: Range<usize>) -> f64 {
+/// As [`psor`], with a load of each point. A row is computed for both colours, and one of them taken: so the compiler makes vectors of it.
+fn relax_by(level: &mut Level, omega: f64, colours: Range<usize>) {
     let Level { block, load, .. } = level;
     let [nx, ny, nz] = block.size();
     let (row, plane) = block.strides();
     let mut new = vec![0.0; nx];
-    let mut most = 0.0_f64;
+    let new = &mut new[..nx];
     for colour in colours {
         for z in 0..nz {
             for y in 0..ny {
                 let at = block.row(y, z);
                 let sum = block.points[0].start + block.points[1].start + y + block.points[2].start + z;
                 let skip = (sum + colour) % 2;
-                let line = |from: usize| &block.u[from..from + nx];
+                let line = |from: usize| &block.u[from..][..nx];
                 let around = [at - 1, at + 1, at - row, at + row, at - plane, at + plane].map(line);
                 let [a, b, c, d, e, f] = around;
-                let (middle, phi, load) = (line(at), &block.phi[at..at + nx], &load[at..at + nx]);
-                for i in 0..nx {
-                    let value = ((a[i] + b[i]) + (c[i] + d[i]) + (e[i] + f[i]) + load[i]) * (1.0 / 6.0);
-                    new[i] = (middle[i] + omega * (value - middle[i])).max(phi[i]);
-                }
-                let u = &mut block.u[at..at + nx];
-                for (to, from) in u.iter_mut().zip(&new).skip(skip).step_by(2) {
-                    most = most.max((*from - *to).abs());
-                    *to = *from;
+                let rows = [a, b, c, d, e, f, line(at), &block.phi[at..][..nx], &load[at..][..nx]];
+                fill(new, rows, |[a, b, c, d, e, f, middle, phi, load], _| {
+                    let value = ((a + b) + (c + d) + (e + f) + load) * (1.0 / 6.0);
+                    (middle + omega * (value - middle)).max(phi)
+                });
+                let u = &mut block.u[at..][..nx];
+                for (to, from) in u[skip.min(nx)..].chunks_mut(2).zip(new[skip.min(nx)..].chunks(2)) {
+                    to[0] = from[0];
                 }
             }
         }
     }
-    most / omega
+}
+
+/// A row anew, of rows that are as long and what it was. A function of its own, with the rows as arguments: so the compiler knows that what is written is
+/// not read as another's, and makes vectors of it.
+#[inline(never)]
+fn fill<const N: usize>(to: &mut [f64], from: [&[f64]; N], value: impl Fn([f64; N], f64) -> f64) {
+    let len = to.len();
+    let from = from.map(|line| &line[..len]);
+    for i in 0..len {
+        to[i] = value(from.map(|line| line[i]), to[i]);
+    }
 }
 
 /// The residual, times the square of the points' distance, into `v`; none where the obstacle bears it, nor in the layer.
@@ -491,22 +511,22 @@ fn residual(level: &mut Level) {
     for z in 0..nz {
         for y in 0..ny {
             let at = block.row(y, z);
-            let line = |from: usize| &block.u[from..from + nx];
+            let line = |from: usize| &block.u[from..][..nx];
             let around = [at - 1, at + 1, at - row, at + row, at - plane, at + plane].map(line);
             let [a, b, c, d, e, f] = around;
-            let (middle, phi) = (line(at), &block.phi[at..at + nx]);
-            let to = &mut block.v[at..at + nx];
+            let (middle, phi) = (line(at), &block.phi[at..][..nx]);
+            let to = &mut block.v[at..][..nx];
+            // a pull into the obstacle is the obstacle's to bear
+            let left = |[a, b, c, d, e, f, middle, phi]: [f64; 8], load: f64| {
+                let r = ((a + b) + (c + d) + (e + f) + load) - 6.0 * middle;
+                if middle > phi { r } else { r.max(0.0) }
+            };
             if load.is_empty() {
-                for i in 0..nx {
-                    let r = ((a[i] + b[i]) + (c[i] + d[i]) + (e[i] + f[i]) + block.load) - 6.0 * middle[i];
-                    to[i] = if middle[i] > phi[i] { r } else { r.max(0.0) };
-                }
+                let load = block.load;
+                fill(to, [a, b, c, d, e, f, middle, phi], |values, _| left(values, load));
             } else {
-                let load = &load[at..at + nx];
-                for i in 0..nx {
-                    let r = ((a[i] + b[i]) + (c[i] + d[i]) + (e[i] + f[i]) + load[i]) - 6.0 * middle[i];
-                    to[i] = if middle[i] > phi[i] { r } else { r.max(0.0) };
-                }
+                to.copy_from_slice(&load[at..][..nx]);
+                fill(to, [a, b, c, d, e, f, middle, phi], left);
             }
         }
     }
@@ -533,26 +553,26 @@ fn restrict(fine: &Block, coarse: &mut Level) {
     let [xs, ys, zs] = points.clone();
     let width = fine.size()[0] + 2;
     let mut sums = vec![0.0; width];
+    let sums = &mut sums[..width];
     for z in zs {
         for y in ys.clone() {
             let from = fine.row(2 * y - fine.points[1].start, 2 * z - fine.points[2].start) - 1;
-            let line = |from: usize| &fine.v[from..from + width];
+            let line = |from: usize| &fine.v[from..][..width];
             let (middle, sides, corners) = (
                 line(from),
                 [from - row, from + row, from - plane, from + plane].map(line),
                 [from - plane - row, from - plane + row, from + plane - row, from + plane + row].map(line),
             );
             let ([a, b, c, d], [e, f, g, h]) = (sides, corners);
-            for i in 0..width {
-                sums[i] = 4.0 * middle[i]
-                    + 2.0 * ((a[i] + b[i]) + (c[i] + d[i]))
-                    + ((e[i] + f[i]) + (g[i] + h[i]));
-            }
+            fill(sums, [middle, a, b, c, d, e, f, g, h], |[middle, a, b, c, d, e, f, g, h], _| {
+                4.0 * middle + 2.0 * ((a + b) + (c + d)) + ((e + f) + (g + h))
+            });
             // the first coarse point's place in the fine row
             let first = 2 * xs.start - (fine.points[0].start - 1);
             let to = coarse_place(&coarse.block, xs.start, y, z);
             let to = to..to + xs.len();
-            let values = fine.u[from + first..].iter().step_by(2).zip(fine.phi[from + first..].iter().step_by(2));
+            let values =
+                fine.u[from + first..].iter().step_by(2).zip(fine.phi[from + first..].iter().step_by(2));
             let residuals = sums[first - 1..].windows(3).step_by(2);
             let held = middle[first..].iter().step_by(2);
             let out = coarse.block.u[to.clone()].iter_mut().zip(&mut coarse.load[to]);
@@ -572,10 +592,7 @@ fn coarse_place(block: &Block, x: usize, y: usize, z: usize) -> usize {
 }
 
 /// The rows of some points of the cube, as places.
-fn rows(
-    block: &Block,
-    [xs, ys, zs]: &[Range<usize>; 3],
-) -> impl Iterator<Item = Range<usize>> + use<> {
+fn rows(block: &Block, [xs, ys, zs]: &[Range<usize>; 3]) -> impl Iterator<Item = Range<usize>> + use<> {
     let first = coarse_place(block, xs.start, ys.start, zs.start);
     let ((row, plane), len, ys) = (block.strides(), xs.len(), 0..ys.len());
     (0..zs.len())
@@ -599,13 +616,13 @@ fn hand_down(level: &mut Level) {
     for z in 0..nz {
         for y in 0..ny {
             let at = block.row(y, z);
-            let line = |from: usize| &block.u[from..from + nx];
+            let line = |from: usize| &block.u[from..][..nx];
             let around = [at - 1, at + 1, at - row, at + row, at - plane, at + plane].map(line);
             let ([a, b, c, d, e, f], middle) = (around, line(at));
-            let load = &mut load[at..at + nx];
-            for i in 0..nx {
-                load[i] += 6.0 * middle[i] - ((a[i] + b[i]) + (c[i] + d[i]) + (e[i] + f[i]));
-            }
+            let load = &mut load[at..][..nx];
+            fill(load, [middle, a, b, c, d, e, f], |[middle, a, b, c, d, e, f], residual| {
+                residual + (6.0 * middle - ((a + b) + (c + d) + (e + f)))
+            });
         }
     }
 }
@@ -626,6 +643,7 @@ fn prolong(coarse: &Block, values: &[f64], fine: &mut Block, anew: bool) {
     let (low, high) = ((xs.start - 1) / 2, xs.end / 2);
     let width = high - low + 1;
     let (mut sums, mut between) = (vec![0.0; width], vec![0.0; 2 * width]);
+    let sums = &mut sums[..width];
     let skip = xs.start - 2 * low;
     for z in 0..nz {
         for y in 0..ny {
@@ -634,29 +652,21 @@ fn prolong(coarse: &Block, values: &[f64], fine: &mut Block, anew: bool) {
                 let (row, plane) = coarse.strides();
                 let place = |at: usize, axis: usize| at - (coarse.points[axis].start - 1);
                 let from = place(z, 2) * plane + place(y, 1) * row + place(low, 0);
-                &values[from..from + width]
+                &values[from..][..width]
             };
             let (y0, y1, z0, z1) = (gy / 2, gy.div_ceil(2), gz / 2, gz.div_ceil(2));
             let (a, b, c, d) = (line(y0, z0), line(y1, z0), line(y0, z1), line(y1, z1));
-            for i in 0..width {
-                sums[i] = ((a[i] + b[i]) + (c[i] + d[i])) * 0.25;
-            }
-            for (i, pair) in between.chunks_exact_mut(2).enumerate().take(width - 1) {
-                (pair[0], pair[1]) = (sums[i], (sums[i] + sums[i + 1]) * 0.5);
+            fill(sums, [a, b, c, d], |[a, b, c, d], _| ((a + b) + (c + d)) * 0.25);
+            for (pair, ends) in between.chunks_exact_mut(2).zip(sums.windows(2)) {
+                (pair[0], pair[1]) = (ends[0], (ends[0] + ends[1]) * 0.5);
             }
             between[2 * width - 2] = sums[width - 1];
             let at = fine.row(y, z);
-            let (u, phi, new) =
-                (&mut fine.u[at..at + nx], &fine.phi[at..at + nx], &between[skip..skip + nx]);
+            let (u, phi, new) = (&mut fine.u[at..][..nx], &fine.phi[at..][..nx], &between[skip..][..nx]);
             if anew {
-                for i in 0..nx {
-                    u[i] = new[i].max(phi[i]);
-                }
+                fill(u, [new, phi], |[new, phi], _| new.max(phi));
             } else {
-                for i in 0..nx {
-                    let moved = (u[i] + new[i]).max(phi[i]);
-                    u[i] = if u[i] > phi[i] { moved } else { u[i] };
-                }
+                fill(u, [new, phi], |[new, phi], u| if u > phi { (u + new).max(phi) } else { u });
             }
         }
     }

@@ -112,10 +112,15 @@ impl Task {
             ));
         }
         if scheme != Scheme::Synchronous {
-            return no("multigrid is of all parts in step: for peers that are not, richardson or psor converge".into());
+            return no(
+                "multigrid is of all parts in step: for peers that are not, richardson or psor converge"
+                    .into(),
+            );
         }
         if self.inner != 1 {
-            return no("multigrid has one cycle between two exchanges of an iteration: no inner sweeps".into());
+            return no(
+                "multigrid has one cycle between two exchanges of an iteration: no inner sweeps".into()
+            );
         }
         Ok(())
     }
