@@ -9,7 +9,7 @@
 //! is; and a point in contact takes nothing back.
 //!
 //! What parts exchange (layers between the colours, those of residuals and of changes) is as in one grid of all points, and no sum depends on who
-//! computes it: so the values have the same bits for any number of parts. The grids from [`SMALL`] points on, or those of which some part would have no
+//! computes it: so the values have the same bits for any number of parts. The grids of 15 points and less, and those of which some part would have no
 //! point, are solved whole by every process: all have the same there.
 
 use crate::block::{Block, Face};
@@ -677,6 +677,7 @@ mod tests {
     use super::*;
     use crate::problem::Instance;
     use crate::sweep::distance;
+    use std::collections::HashMap;
 
     /// There are no others.
     struct Alone;
@@ -698,6 +699,67 @@ mod tests {
 
         fn breathe(&mut self) -> Result<(), Self::Error> {
             Ok(())
+        }
+    }
+
+    /// All parts are here.
+    #[derive(Default)]
+    struct Inside {
+        sent: HashMap<Link, Vec<u8>>,
+        /// Receives are posted ahead: what goes by a link has one length in all iterations.
+        lengths: HashMap<Link, usize>,
+    }
+
+    impl Exchange for Inside {
+        type Error = std::convert::Infallible;
+
+        fn send(&mut self, link: Link, bytes: &[u8]) -> Result<(), Self::Error> {
+            assert_eq!(*self.lengths.entry(link).or_insert(bytes.len()), bytes.len(), "{link:?}");
+            assert!(self.sent.insert(link, bytes.to_vec()).is_none(), "{link:?} twice");
+            Ok(())
+        }
+
+        fn receive(&mut self, link: Link, into: &mut [u8]) -> Result<(), Self::Error> {
+            into.copy_from_slice(&self.sent.remove(&link).expect("it was sent"));
+            Ok(())
+        }
+
+        fn elsewhere(&self) -> Vec<u32> {
+            Vec::new()
+        }
+
+        fn breathe(&mut self) -> Result<(), Self::Error> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn parts_have_the_bits_of_one_alone() {
+        for (n, parts) in [(33, 2), (31, 8), (47, 12), (39, 5), (31, 31)] {
+            let (problem, mut multigrid, mut block) = alone(Instance::B, n);
+            let division = if parts == 31 { Division::slabs(n, parts) } else { Division::boxes(n, parts) };
+            let division = division.expect("it can be divided");
+            let numbers: Vec<_> = (0..parts as u32).collect();
+            let mut together = Multigrid::new(&problem, &division, &numbers);
+            let mut blocks: Vec<_> =
+                (0..parts).map(|part| Block::new(&problem, division.points(part))).collect();
+            let mut inside = Inside::default();
+            for iteration in 0..3 {
+                // each begins with what neighbours have
+                let whole = block.clone();
+                for part in &mut blocks {
+                    let wide = part.points.clone().map(|points| points.start - 1..points.end + 1);
+                    copy(&wide, &whole, part);
+                }
+                cycle(&mut multigrid, &mut block, iteration == 0);
+                let Ok(()) = together.iterate(blocks.iter_mut(), iteration == 0, &mut inside);
+                assert!(inside.sent.is_empty(), "something was sent and not received");
+                for part in &blocks {
+                    let mut of_whole = part.clone();
+                    copy(&part.points, &block, &mut of_whole);
+                    assert!(of_whole.u == part.u, "{n} points in {parts} parts, iteration {iteration}");
+                }
+            }
         }
     }
 
