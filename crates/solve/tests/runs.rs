@@ -105,13 +105,13 @@ fn in_step_it_is_the_answer_of_one_alone() {
 
 #[test]
 fn multigrid_is_the_answer_of_one_alone_and_takes_few_cycles() {
-    // 19 halves to 9 and 4; 33 to 16, which is solved by over-relaxation; 12 does not halve; of 31 slabs some have none of 15
+    // 19 halves to 9 and 4; 33 to 16, which is solved by over-relaxation; 12 does not halve; slabs of 39 are thin, and so are those of 19
     for (instance, n, slabs) in [
         (Instance::A, 19, false),
         (Instance::B, 31, false),
         (Instance::A, 33, true),
         (Instance::C, 12, false),
-        (Instance::A, 47, true),
+        (Instance::A, 39, true),
     ] {
         let mut case = case(Scheme::Synchronous, 1);
         case.task = Task { problem: Problem { instance, n }, method: Method::Multigrid, slabs, inner: 1 };
