@@ -19,7 +19,7 @@ struct Case {
 }
 
 fn settings(site: u32, weight: u16) -> Settings {
-    Settings { rails: Config::default(), site, weight, patience: Some(Duration::from_secs(60)) }
+    Settings { rails: Config::default(), site, weight, patience: Some(Duration::from_secs(60)), pause: None }
 }
 
 fn solve(case: Case) -> Solution {
