@@ -1,6 +1,7 @@
 //! A box of points with one layer around it: of the cube's boundary, or of what neighbours have.
 
 use crate::problem::Problem;
+use crate::values::Values;
 use std::ops::Range;
 
 /// One of a box's six: by direction (x, y, z), and whether it is the one with the higher numbers.
@@ -36,11 +37,11 @@ pub struct Block {
     /// Which points, by direction; the cube's are 1 to n.
     pub points: [Range<usize>; 3],
     /// Values of the points and of the layer, x fastest.
-    pub u: Vec<f64>,
-    /// Those of the iteration before, or of the next.
-    pub v: Vec<f64>,
+    pub u: Values,
+    /// Room for as many, that sweeps use as they like; nothing in it lasts.
+    pub v: Values,
     /// The obstacle.
-    pub phi: Vec<f64>,
+    pub phi: Values,
     /// The load, times the square of the points' distance.
     pub load: f64,
 }
@@ -49,18 +50,21 @@ impl Block {
     /// The box with these points of a problem.
     pub fn new(problem: &Problem, points: [Range<usize>; 3]) -> Self {
         let layer = |axis: usize| points[axis].start - 1..=points[axis].end;
-        let (mut u, mut phi) = (Vec::new(), Vec::new());
+        let len = points.iter().map(|points| points.len() + 2).product();
+        let (mut u, mut phi) = (Values::zeros(len), Values::zeros(len));
+        let mut places = u.iter_mut().zip(phi.iter_mut());
         for z in layer(2) {
             for y in layer(1) {
                 for x in layer(0) {
                     let at = [x, y, z].map(|i| problem.place(i));
                     let edge = [x, y, z].iter().any(|i| *i == 0 || *i == problem.n + 1);
-                    u.push(if edge { problem.boundary(at) } else { problem.first(at) });
-                    phi.push(problem.obstacle(at));
+                    let (u, phi) = places.next().expect("as many as there are points");
+                    *u = if edge { problem.boundary(at) } else { problem.first(at) };
+                    *phi = problem.obstacle(at);
                 }
             }
         }
-        Self { points, v: u.clone(), u, phi, load: problem.load() * problem.h() * problem.h() }
+        Self { points, u, v: Values::zeros(len), phi, load: problem.load() * problem.h() * problem.h() }
     }
 
     /// Points in each direction.
@@ -165,7 +169,6 @@ impl Block {
         for (to, from) in self.u.iter_mut().zip(state.chunks_exact(8)) {
             *to = f64::from_le_bytes(*from.first_chunk().expect("eight bytes"));
         }
-        self.v.clone_from(&self.u);
         Ok(())
     }
 

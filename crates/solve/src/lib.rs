@@ -6,6 +6,8 @@
 //! | [`problem`] | the instances, their points and data |
 //! | [`block`] | a box of points with a layer of its neighbours' around it |
 //! | [`sweep`] | what is done to a block in an iteration, and how far it is from a solution |
+//! | `pass` | several sweeps as one pass through memory, by the processor's widest vectors |
+//! | [`values`] | room for values, in huge pages |
 //! | [`divide`] | boxes for parts, and which share a face |
 //! | [`certify`] | from what is left after an iteration to an enclosure of the solution |
 //! | [`multigrid`] | the same on coarser and coarser grids, of all parts together |
@@ -23,6 +25,8 @@ pub mod divide;
 pub mod gather;
 pub mod multigrid;
 pub mod output;
+mod pass;
 pub mod problem;
 pub mod run;
 pub mod sweep;
+pub mod values;

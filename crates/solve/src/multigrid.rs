@@ -16,6 +16,7 @@ use crate::block::{Block, Face};
 use crate::divide::Division;
 use crate::problem::Problem;
 use crate::sweep::psor;
+use crate::values::Values;
 use polyrail_p2p::Link;
 use std::ops::Range;
 
@@ -82,9 +83,9 @@ struct Level {
     /// `u`, `phi`; `v` has the residual where the coarser grid is computed.
     block: Block,
     /// The load of each point, times the square of the points' distance; none: the block's, everywhere.
-    load: Vec<f64>,
+    load: Values,
     /// What was handed down, then the change of it.
-    change: Vec<f64>,
+    change: Values,
 }
 
 /// What a part has of all divided grids, the finest first.
@@ -119,14 +120,19 @@ fn all(n: usize) -> [Range<usize>; 3] {
 impl Level {
     fn new(problem: &Problem, n: usize, points: [Range<usize>; 3]) -> Self {
         let block = Block::new(&Problem { n, ..*problem }, points);
-        Self { load: vec![block.load; block.u.len()], change: vec![0.0; block.u.len()], block }
+        Self { load: vec![block.load; block.u.len()].into(), change: Values::zeros(block.u.len()), block }
     }
 
     /// Stands for the finest grid's, which is lent for each cycle.
     fn lent() -> Self {
-        let block =
-            Block { points: [0..0, 0..0, 0..0], u: Vec::new(), v: Vec::new(), phi: Vec::new(), load: 0.0 };
-        Self { block, load: Vec::new(), change: Vec::new() }
+        let block = Block {
+            points: [0..0, 0..0, 0..0],
+            u: Values::default(),
+            v: Values::default(),
+            phi: Values::default(),
+            load: 0.0,
+        };
+        Self { block, load: Values::default(), change: Values::default() }
     }
 }
 
@@ -352,7 +358,7 @@ impl Multigrid {
     fn exchange_wide<E: Exchange>(
         &mut self,
         at: usize,
-        which: fn(&mut Level) -> &mut Vec<f64>,
+        which: fn(&mut Level) -> &mut Values,
         exchange: &mut E,
     ) -> Result<(), E::Error> {
         for axis in 0..3 {

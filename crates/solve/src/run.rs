@@ -4,13 +4,16 @@ use crate::block::{Block, Face};
 use crate::divide::{Division, Indivisible};
 use crate::multigrid::{COARSEST, Exchange, Multigrid, halves};
 use crate::problem::Problem;
-use crate::sweep::{Method, distance, psor, richardson};
+use crate::sweep::{Method, distance, psor, richardson_many};
+use crate::values::Values;
 use polyrail_p2p::{Link, Peers, Received, Scheme, Verdict};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
 /// Points in each direction, at most: a solution of 64 GiB.
 pub const POINTS: usize = 2047;
+/// Sweeps of an iteration where there is one part, and nothing to exchange: as many as are done in one pass through memory.
+pub const ALONE: u32 = 8;
 /// Sweeps of an iteration, at most.
 pub const INNER: u32 = 1000;
 /// Time between two words of how far one is.
@@ -140,7 +143,7 @@ struct Part {
     number: u32,
     block: Block,
     /// The vector that is judged.
-    kept: Vec<f64>,
+    kept: Values,
     /// By face: the part beyond, and what it sent.
     beyond: Vec<(Face, u32, Vec<u8>)>,
 }
@@ -282,12 +285,13 @@ impl Share {
             }
         }
         self.progress.waited += before.elapsed().as_secs_f64();
+        let alone = self.division.parts() == 1;
         let mut norm = 0.0_f64;
         for part in &mut self.parts {
             if judged {
                 part.kept.clone_from(&part.block.u);
             }
-            norm = norm.max(sweep(&self.task, &mut part.block, judged, half));
+            norm = norm.max(sweep(&self.task, &mut part.block, judged, half, alone));
             // others want to hear that it is there
             peers.wait(&[], Duration::ZERO)?;
         }
@@ -380,7 +384,7 @@ fn part(task: &Task, division: &Division, number: u32) -> Part {
             Some((face, beyond as u32, vec![0; block.face_len(face) * 8]))
         })
         .collect();
-    Part { number, kept: Vec::new(), block, beyond }
+    Part { number, kept: Values::default(), block, beyond }
 }
 
 /// The link by which a part says what it has at a face.
@@ -389,19 +393,18 @@ fn link(from: u32, to: u32, face: Face) -> Link {
 }
 
 /// One iteration of a block by itself; how far it was from a solution before: exactly where it is judged, else nearly. `half`: which colour's turn it is, where
-/// blocks exchange between colours.
-fn sweep(task: &Task, block: &mut Block, judged: bool, half: Option<usize>) -> f64 {
+/// blocks exchange between colours. `alone`: there is no other block, so that the full factor is right for any number of sweeps.
+fn sweep(task: &Task, block: &mut Block, judged: bool, half: Option<usize>, alone: bool) -> f64 {
     let exact = (judged && task.method == Method::Psor).then(|| distance(block));
-    let mut first = None;
-    for _ in 0..task.inner {
-        let change = match (task.method, half) {
-            (Method::Richardson, _) => richardson(block),
-            (Method::Psor, Some(colour)) => psor(block, task.problem.omega(), colour..colour + 1),
-            (Method::Psor, None) => psor(block, 1.0, 0..2),
-            // its cycle is of all blocks, and follows
-            (Method::Multigrid, _) => distance(block),
-        };
-        first.get_or_insert(change);
-    }
-    exact.or(first).unwrap_or(f64::MAX)
+    let first = match (task.method, half) {
+        (Method::Richardson, _) => richardson_many(block, task.inner as usize),
+        (Method::Psor, Some(colour)) => psor(block, task.problem.omega(), colour..colour + 1),
+        (Method::Psor, None) => {
+            let omega = if alone { task.problem.omega() } else { 1.0 };
+            psor(block, omega, 0..2 * task.inner as usize)
+        }
+        // its cycle is of all blocks, and follows
+        (Method::Multigrid, _) => distance(block),
+    };
+    exact.unwrap_or(first)
 }

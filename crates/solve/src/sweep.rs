@@ -4,6 +4,8 @@
 //! h^2 / 6 (projected Jacobi) would make. It is what [`certify`](crate::certify) makes an enclosure of.
 
 use crate::block::Block;
+use crate::pass;
+use pulp::Arch;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -15,7 +17,7 @@ pub enum Method {
     Richardson,
     /// Projected successive over-relaxation, points of one colour after those of the other. Where all are in step, blocks exchange between the
     /// colours, so that it is what one block alone would do. Over-relaxation does not make all errors less, which is what iterations out of step
-    /// need: there, and where a block does several sweeps by itself, the factor is 1 (Gauss-Seidel), which does.
+    /// need: there, and where one of several blocks does several sweeps by itself, the factor is 1 (Gauss-Seidel), which does.
     Psor,
     /// Projected multigrid, V cycles of all parts together, after nested iteration: see [`multigrid`](crate::multigrid). In step only.
     Multigrid,
@@ -23,134 +25,24 @@ pub enum Method {
 
 /// One step of projected Richardson; the largest change.
 pub fn richardson(block: &mut Block) -> f64 {
-    let [nx, ny, nz] = block.size();
-    let (row, plane) = block.strides();
-    let mut most = 0.0_f64;
-    for z in 0..nz {
-        for y in 0..ny {
-            let at = block.row(y, z);
-            let line = |from: usize| &block.u[from..from + nx];
-            let stencil = Stencil {
-                middle: line(at),
-                around: [
-                    line(at - 1),
-                    line(at + 1),
-                    line(at - row),
-                    line(at + row),
-                    line(at - plane),
-                    line(at + plane),
-                ],
-                phi: &block.phi[at..at + nx],
-                load: block.load,
-            };
-            most = most.max(stencil.step(&mut block.v[at..at + nx]));
-        }
-    }
-    std::mem::swap(&mut block.u, &mut block.v);
-    copy_layer(block);
-    most
+    richardson_many(block, 1)
+}
+
+/// Steps of projected Richardson between which nothing comes into the layer; the largest change of the first (0 where there are none). It is what as many
+/// times [`richardson`] does, bit by bit, in less time.
+pub fn richardson_many(block: &mut Block, sweeps: usize) -> f64 {
+    pass::richardson(Arch::new(), block, sweeps)
 }
 
 /// The largest change that a step of projected Richardson would make.
 pub fn distance(block: &Block) -> f64 {
-    let [nx, ny, nz] = block.size();
-    let (row, plane) = block.strides();
-    let mut most = 0.0_f64;
-    for z in 0..nz {
-        for y in 0..ny {
-            let at = block.row(y, z);
-            for i in at..at + nx {
-                let new = value(&block.u, i, row, plane, block.load).max(block.phi[i]);
-                most = most.max((new - block.u[i]).abs());
-            }
-        }
-    }
-    most
+    pass::distance(Arch::new(), block)
 }
 
-/// The points of these colours by projected successive over-relaxation with this factor; the largest change, by the factor.
+/// The points of these colours by projected successive over-relaxation with this factor, even numbers one colour and odd ones the other; the largest
+/// change of the first two, by the factor. `0..2` is an iteration, and `0..16` are eight, in less time than one by one.
 pub fn psor(block: &mut Block, omega: f64, colours: Range<usize>) -> f64 {
-    let [nx, ny, nz] = block.size();
-    let (row, plane) = block.strides();
-    let mut most = 0.0_f64;
-    for colour in colours {
-        for z in 0..nz {
-            for y in 0..ny {
-                let at = block.row(y, z);
-                let sum = block.points[0].start + block.points[1].start + y + block.points[2].start + z;
-                for i in (at + (sum + colour) % 2..at + nx).step_by(2) {
-                    let old = block.u[i];
-                    let new = old + omega * (value(&block.u, i, row, plane, block.load) - old);
-                    block.u[i] = new.max(block.phi[i]);
-                    most = most.max((block.u[i] - old).abs());
-                }
-            }
-        }
-    }
-    most / omega
-}
-
-/// What would balance a point.
-fn value(u: &[f64], i: usize, row: usize, plane: usize, load: f64) -> f64 {
-    ((u[i - 1] + u[i + 1]) + (u[i - row] + u[i + row]) + (u[i - plane] + u[i + plane]) + load) * (1.0 / 6.0)
-}
-
-/// A row and those around it.
-struct Stencil<'a> {
-    middle: &'a [f64],
-    around: [&'a [f64]; 6],
-    phi: &'a [f64],
-    load: f64,
-}
-
-impl Stencil<'_> {
-    /// The row anew; the largest change. All slices are as long as `new`, so that the compiler makes vectors of it.
-    fn step(&self, new: &mut [f64]) -> f64 {
-        /// Largest changes are kept apart, as many as a vector has room for: a maximum in one chain would have each point wait for the one before.
-        const APART: usize = 8;
-        let len = new.len();
-        let [a, b, c, d, e, f] = self.around.map(|line| &line[..len]);
-        let (middle, phi) = (&self.middle[..len], &self.phi[..len]);
-        let at = |i: usize| {
-            (((a[i] + b[i]) + (c[i] + d[i]) + (e[i] + f[i]) + self.load) * (1.0 / 6.0)).max(phi[i])
-        };
-        let mut most = [0.0_f64; APART];
-        let whole = len / APART * APART;
-        for start in (0..whole).step_by(APART) {
-            for (lane, most) in most.iter_mut().enumerate() {
-                let i = start + lane;
-                let value = at(i);
-                let change = (value - middle[i]).abs();
-                *most = if change > *most { change } else { *most };
-                new[i] = value;
-            }
-        }
-        for i in whole..len {
-            new[i] = at(i);
-            most[0] = most[0].max((new[i] - middle[i]).abs());
-        }
-        most.into_iter().fold(0.0, f64::max)
-    }
-}
-
-/// The layer belongs to both: what was swapped away goes on with what neighbours said last.
-fn copy_layer(block: &mut Block) {
-    let [nx, ny, nz] = block.size();
-    let (row, plane) = block.strides();
-    let (u, v) = (&mut block.u, &block.v);
-    u[..plane].copy_from_slice(&v[..plane]);
-    u[(nz + 1) * plane..].copy_from_slice(&v[(nz + 1) * plane..]);
-    for z in 1..=nz {
-        let at = z * plane;
-        u[at..at + row].copy_from_slice(&v[at..at + row]);
-        let at = z * plane + (ny + 1) * row;
-        u[at..at + row].copy_from_slice(&v[at..at + row]);
-        for y in 1..=ny {
-            let at = z * plane + y * row;
-            u[at] = v[at];
-            u[at + nx + 1] = v[at + nx + 1];
-        }
-    }
+    pass::psor(Arch::new(), block, omega, colours.start, colours.len()) / omega
 }
 
 #[cfg(test)]
@@ -198,7 +90,7 @@ mod tests {
             for _ in 0..20 {
                 let distance = distance(&block);
                 let change = richardson(&mut block);
-                assert!((distance - change).abs() <= 1e-15, "{distance} {change}");
+                assert_eq!(distance.to_bits(), change.to_bits());
             }
         }
     }

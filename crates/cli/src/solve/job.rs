@@ -67,8 +67,11 @@ pub fn main(args: &Obstacle, launched: Option<Launched>) -> Result<(), Error> {
             "--bound {bound} is not possible: roundings alone are {least:.1e} on so many points"
         ))
     })?;
-    let task = Task { problem, method: args.method.into(), slabs: args.slabs, inner: args.inner };
     let parts = args.parts.unwrap_or(peers as u32);
+    let method = args.method.into();
+    let sweeps = if parts == 1 && method != Method::Multigrid { run::ALONE } else { 1 };
+    let inner = args.inner.unwrap_or(sweeps);
+    let task = Task { problem, method, slabs: args.slabs, inner };
     if (parts as usize) < peers {
         return Err(Error::Use(format!("--parts {parts} is less than the {peers} processes")));
     }
@@ -78,7 +81,7 @@ pub fn main(args: &Obstacle, launched: Option<Launched>) -> Result<(), Error> {
     let is_multigrid = task.method == Method::Multigrid;
     let (every, sweeps) = if is_multigrid { (1, CYCLE) } else { (EVERY, 1.0) };
     let keep = args.keep.unwrap_or_else(|| {
-        let points = (args.points as f64).powi(3) / peers as f64 * f64::from(args.inner);
+        let points = (args.points as f64).powi(3) / peers as f64 * f64::from(inner);
         ((AGAIN / (points * SWEEP * sweeps)) as u64).max(every)
     });
     let others_join = args.wait_for > 0 || args.open || by_launcher > 1;

@@ -90,9 +90,9 @@ struct Obstacle {
     /// How a block is brought closer to the solution
     #[arg(long, value_enum, default_value = "richardson")]
     method: Way,
-    /// Sweeps of a block between two exchanges
-    #[arg(long, value_name = "SWEEPS", default_value_t = 1)]
-    inner: u32,
+    /// Sweeps of a block between two exchanges [default: 1, and 8 where there is one part alone]
+    #[arg(long, value_name = "SWEEPS")]
+    inner: Option<u32>,
     /// Parts in all, of which each process holds some: more than there are processes, so that others that join get some [default: one for each process]
     #[arg(long)]
     parts: Option<u32>,
@@ -244,12 +244,8 @@ fn checked(args: &Obstacle) -> Result<(), Error> {
     if !(1..=POINTS).contains(&args.points) {
         return Err(Error::Use(format!("--n {} is not possible: 1 to {POINTS} points", args.points)));
     }
-    if !(1..=run::INNER).contains(&args.inner) {
-        return Err(Error::Use(format!(
-            "--inner {} is not possible: 1 to {} sweeps",
-            args.inner,
-            run::INNER
-        )));
+    if let Some(inner) = args.inner.filter(|inner| !(1..=run::INNER).contains(inner)) {
+        return Err(Error::Use(format!("--inner {inner} is not possible: 1 to {} sweeps", run::INNER)));
     }
     Ok(())
 }
