@@ -22,10 +22,15 @@ const NOT_STARTED: u8 = 125;
 /// # Errors
 /// The system cannot start a process. That there is no such program, the process itself says, and ends with 125.
 pub fn spawn_bound(command: &Command) -> io::Result<Child> {
+    bound(command).spawn()
+}
+
+/// The command that [`spawn_bound`] starts: its standard input and output can be set.
+pub fn bound(command: &Command) -> Command {
     let mut bound = Command::new("/proc/self/exe");
     bound.arg(WORD).arg(std::process::id().to_string()).arg(command.get_program()).args(command.get_args());
     hand_on_environment(command, &mut bound);
-    bound.spawn()
+    bound
 }
 
 /// What one command changes of its environment, another changes, too.

@@ -59,7 +59,7 @@ pub struct Setting {
 }
 
 /// What people can set.
-fn all() -> impl Iterator<Item = (String, &'static str)> {
+pub fn all() -> impl Iterator<Item = (String, &'static str)> {
     let settings = SETTINGS.iter().map(|(name, meaning)| (format!("POLYRAIL_{name}"), *meaning));
     let (_, others) = OTHERS.split_last().unwrap_or((&OTHERS[0], &[]));
     settings.chain(others.iter().map(|(name, meaning)| ((*name).to_owned(), *meaning)))

@@ -35,7 +35,7 @@ impl From<Error> for Failure {
             Error::Refused(_) => P2P_E_REFUSED,
             Error::Silent(..) => P2P_E_SILENT,
             Error::Rails(_) => P2P_E_RAILS,
-            Error::Launcher(_) => P2P_E_LAUNCHER,
+            Error::Launcher(_) | Error::Meeting(_) => P2P_E_LAUNCHER,
             // one that has no number yet: its text says what it is
             _ => P2P_E_INTERNAL,
         };

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -173,8 +174,8 @@ def test_one_thread_at_a_time(pair: Pair) -> None:
 def interrupted(call: Callable[[], Any]) -> None:
     """A signal comes while a call waits, and ends it; without, the call would not end."""
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
     with pytest.raises(KeyboardInterrupt):
+        timer.start()
         call()
     timer.join()
 
@@ -215,7 +216,7 @@ else:
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
-def test_processes_that_were_started_together_meet() -> None:
+def test_processes_that_were_started_together_meet(tmp_path: Path) -> None:
     # as a launcher tells its processes of each other, by variables
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -232,5 +233,6 @@ with p2p.start(parts=2, tolerance=1.0) as peers:
     processes = []
     for rank in range(2):
         variables = os.environ | {"POLYRAIL_MEET": f"127.0.0.1:{port}", "POLYRAIL_RANK": str(rank), "POLYRAIL_SIZE": "2"}
+        variables["POLYRAIL_SECRET_FILE"] = str(tmp_path / "secret")
         processes.append(subprocess.Popen([sys.executable, "-c", program], env=variables))
     assert [process.wait(120) for process in processes] == [0, 0]

@@ -16,8 +16,10 @@ use std::sync::mpsc::{TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The active message that asks (without bytes), and that answers (an address).
+/// The active message that asks (for a run), and that answers (with an address, or without bytes: there is another run).
 const ASK: u16 = 2;
+/// Bytes of what a run is asked for by, at most.
+const RUN: usize = 256;
 /// Who asks and was not answered yet, at most.
 const ASKED: usize = 1 << 12;
 /// The longest sleep of who waits.
@@ -47,19 +49,26 @@ fn beside(rails: &Config) -> Config {
 }
 
 impl Board {
-    /// Answers at this port with this address.
+    /// Answers at this port with this address, to those who ask for this run.
     ///
     /// # Errors
     /// The port is another's; there is no secret.
-    pub(crate) fn open(rails: &Config, port: u16, address: [u8; ADDRESS]) -> Result<Self, Error> {
+    pub(crate) fn open(
+        rails: &Config,
+        port: u16,
+        run: String,
+        address: [u8; ADDRESS],
+    ) -> Result<Self, Error> {
         let at = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port);
         let mut mailbox = Mailbox::open(beside(rails).listen_on(at))?;
         let (asks, asked) = sync_channel(ASKED);
         mailbox.on_active(
             ASK,
-            Box::new(move |from, _, _| match asks.try_send(from) {
-                // who has it forgotten asks again
-                Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+            Box::new(move |from, _, run| {
+                match asks.try_send((from, run.get(..RUN).unwrap_or(run).to_vec())) {
+                    // who has it forgotten asks again
+                    Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+                }
             }),
         );
         let over = Arc::new(AtomicBool::new(false));
@@ -67,9 +76,10 @@ impl Board {
         let answer = move || {
             while !ends.load(Ordering::Relaxed) {
                 let moved = mailbox.progress();
-                while let Ok(from) = asked.try_recv() {
+                while let Ok((from, asked_for)) = asked.try_recv() {
+                    let answer: &[u8] = if asked_for == run.as_bytes() { &address } else { &[] };
                     // who cannot be answered now asks again, and who is gone does not
-                    let _ = mailbox.send_active(from, ASK, &address);
+                    let _ = mailbox.send_active(from, ASK, answer);
                 }
                 if moved == 0 {
                     mailbox.sleep(SLEEP);
@@ -83,52 +93,84 @@ impl Board {
     }
 }
 
-/// Asks at a host and port, for so long.
+/// Asks at a host and port for a run, for so long.
 ///
 /// # Errors
-/// Nobody listens there, does not prove the user's secret, or says what is no address.
+/// Nobody listens there, or does not prove the user's secret; there is another run, or this host has no secret.
 pub(crate) fn ask(
     rails: &Config,
     pause: &Option<Pause>,
     (host, port): (&str, u16),
+    run: &str,
     patience: Duration,
 ) -> Result<[u8; ADDRESS], Error> {
     let until = Instant::now() + patience;
-    let at = listens(host, port, until, pause)?;
+    loop {
+        let at = listens(host, port, until, pause)?;
+        // the first has one by now: another that is made here would not be that
+        if let Err(why) = polyrail_rails::named::proves_secret()? {
+            return Err(Error::Meeting(format!(
+                "processes that meet at {host}:{port} prove their user's secret, and {why}; each host needs the first one's, as docs/run.md has it"
+            )));
+        }
+        match ask_at(at, rails, pause, run, until)? {
+            Ok(address) => return Ok(address),
+            Err(why) if Instant::now() > until => {
+                return Err(Error::Meeting(format!(
+                    "the first process does not answer at {host}:{port}: {why}"
+                )));
+            }
+            // it may have been started again
+            Err(_) => std::thread::sleep(AGAIN),
+        }
+    }
+}
+
+/// Asks once; within: why it is gone.
+fn ask_at(
+    at: SocketAddr,
+    rails: &Config,
+    pause: &Option<Pause>,
+    run: &str,
+    until: Instant,
+) -> Result<Result<[u8; ADDRESS], String>, Error> {
     let mut mailbox = Mailbox::open(beside(rails))?;
     let (says, said) = sync_channel(1);
     let peer = mailbox.peer(&named_address(at)?.to_bytes())?;
     mailbox.on_active(
         ASK,
         Box::new(move |from, _, bytes| {
-            if let (true, Ok(address)) = (from == peer, bytes.try_into()) {
+            if from == peer {
                 // the first answer is as good as a second
-                let _ = says.try_send(address);
+                let _ = says.try_send(bytes.try_into().ok());
             }
         }),
     );
-    let gone = |mailbox: &Mailbox| {
-        let why = mailbox.worker().why(peer).unwrap_or("its connection has ended");
-        Error::Use(format!("the first process does not answer at {host}:{port}: {why}"))
-    };
+    let gone =
+        |mailbox: &Mailbox| mailbox.worker().why(peer).unwrap_or("its connection has ended").to_owned();
     let mut asked: Option<Instant> = None;
     let mut paused = Instant::now();
     loop {
         Pause::ask(pause, &mut paused)?;
         let moved = mailbox.progress();
-        if let Ok(address) = said.try_recv() {
+        if let Ok(answer) = said.try_recv() {
             mailbox.close(Duration::from_secs(1));
-            return Ok(address);
+            return match answer {
+                Some(address) => Ok(Ok(address)),
+                None => Err(Error::Meeting(format!(
+                    "another run is at {at} than {run:?}; POLYRAIL_MEET with another port has this one meet elsewhere"
+                ))),
+            };
         }
         if asked.is_none_or(|asked| asked.elapsed() > AGAIN) {
-            match mailbox.send_active(peer, ASK, &[]) {
+            match mailbox.send_active(peer, ASK, run.as_bytes()) {
                 Ok(()) => asked = Some(Instant::now()),
                 Err(Refused::Again) => {}
-                Err(Refused::Gone) => return Err(gone(&mailbox)),
+                Err(Refused::Gone) => return Ok(Err(gone(&mailbox))),
             }
         }
         if Instant::now() > until {
-            return Err(gone(&mailbox));
+            return Ok(Err("nothing comes".into()));
         }
         if moved == 0 {
             mailbox.sleep(SLEEP);
@@ -155,7 +197,7 @@ fn listens(host: &str, port: u16, until: Instant, pause: &Option<Pause>) -> Resu
             }
         };
         if Instant::now() > until {
-            return Err(Error::Use(format!("the first process does not listen at {host}:{port}: {why}")));
+            return Err(Error::Meeting(format!("the first process does not listen at {host}:{port}: {why}")));
         }
         std::thread::sleep(AGAIN);
     }

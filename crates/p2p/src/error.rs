@@ -15,6 +15,9 @@ pub enum Error {
     /// What the launcher says of the others cannot be used.
     #[error(transparent)]
     Launcher(#[from] polyrail_rendezvous::Error),
+    /// The processes that were started together do not meet.
+    #[error("{0}")]
+    Meeting(String),
     /// A member is gone.
     #[error("member {member} is gone: {why}")]
     Gone {

@@ -73,11 +73,17 @@ impl Founding {
     ) -> Result<Peers, Error> {
         check(&job, others)?;
         let me = Member { address: self.address(), site: self.settings.site, weight: self.settings.weight };
+        let own = me.address;
         let mut members = vec![me];
         let mut paused = Instant::now();
         while members.len() <= others {
             Pause::ask(&self.settings.pause, &mut paused)?;
             pause(members.len() - 1)?;
+            // who has ended is no member, and may come again as another
+            members.retain(|member: &Member| {
+                let peer = self.mailbox.peer(&member.address);
+                member.address == own || peer.is_ok_and(|peer| self.mailbox.worker().why(peer).is_none())
+            });
             if self.mailbox.progress() == 0 {
                 self.mailbox.sleep(SLEEP);
             }

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 const BETWEEN: Duration = Duration::from_millis(100);
 
 /// What is called while a call waits, up to ten times each second, by the thread that waits; an error of it ends the wait, and is the call's. [`Error::Interrupted`] is
-/// meant for that. All calls but [`send`](crate::Peers::send) can be made again then, and go on with what they waited for.
+/// meant for that. Calls can be made again then, and go on with what they waited for; but a [`Founding::gather`](crate::Founding::gather) is over, a
+/// [`Peers::join`](crate::Peers::join) joins as another, and [`Peers::post_to`](crate::Peers::post_to) posts what is longer than 1 MiB from its beginning.
 #[derive(Clone)]
 pub struct Pause(Arc<dyn Fn() -> Result<(), Error> + Send + Sync>);
 

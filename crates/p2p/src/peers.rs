@@ -5,7 +5,7 @@ use crate::error::{Error, breach, other_length};
 use crate::exchange::{Changed, Exchange, PIECE, SLEEP, SPINS};
 use crate::link::{Class, HEAD, Link, TAGS, number_of, write_message};
 use crate::pause::Pause;
-use crate::rounds::Verdict;
+use crate::rounds::{Rounds, Verdict};
 use crate::seat::Way;
 use crate::view::View;
 use crate::words::Heard;
@@ -79,6 +79,8 @@ pub type Set = (u32, Option<Vec<u8>>);
 pub struct Peers {
     exchange: Exchange,
     board: Option<Board>,
+    /// Whether this iteration has ended here, and a call of [`Peers::converged`] has not said so.
+    ended: bool,
 }
 
 impl Peers {
@@ -93,6 +95,7 @@ impl Peers {
         Ok(Self {
             exchange: Exchange::new(mailbox, heard, view, epoch, settings.patience, settings.pause)?,
             board: None,
+            ended: false,
         })
     }
 
@@ -176,6 +179,10 @@ impl Peers {
             }
             Way::InStep => self.send_data(to, Class::InStep, link, iteration, bytes)?,
             Way::Newest(_) => {
+                // first what can be waited for: a call that was interrupted in it has done nothing yet
+                if let Some(round) = self.marked() {
+                    self.send_data(to, Class::Marked, link, round, bytes)?;
+                }
                 let (peer, number) = (self.exchange.peers[to], self.stamp(iteration));
                 match self.exchange.mailbox.put(peer, link.name(), number, bytes) {
                     Ok(()) => {}
@@ -184,9 +191,6 @@ impl Peers {
                         let to = link.to;
                         return Err(Error::Use(format!("for part {to} in iteration {iteration}: {why}")));
                     }
-                }
-                if let Some(round) = self.marked() {
-                    self.send_data(to, Class::Marked, link, round, bytes)?;
                 }
             }
         }
@@ -406,19 +410,22 @@ impl Peers {
             let is_received = exchange.seat.mine.contains(&link.to);
             inbound.fresh || !is_received || !matches!(exchange.seat.ways[owner(link.from)], Way::Newest(_))
         });
-        // a wait that was ended by an error is gone on with
-        if !rounds.holds() {
+        // a wait that was ended by an error is gone on with, and what it waited for may have come since
+        if !self.ended {
             rounds.end(norm, fresh);
+            self.ended = true;
         }
         exchange.step()?;
         let mut waited = exchange.waited();
         loop {
             if exchange.changed.is_some() {
+                self.ended = false;
                 return Err(Error::Changed);
             }
-            let Some(rounds) = &exchange.rounds else { return Ok(None) };
-            if rounds.stopped().is_some() || !rounds.holds() {
-                return Ok(rounds.stopped());
+            let stopped = exchange.rounds.as_ref().and_then(Rounds::stopped);
+            if stopped.is_some() || !exchange.rounds.as_ref().is_some_and(Rounds::holds) {
+                self.ended = false;
+                return Ok(stopped);
             }
             exchange.turn(&mut waited, 0)?;
         }
@@ -459,6 +466,7 @@ impl Peers {
     /// # Errors
     /// Those states do not come; [`Error::Changed`], again.
     pub fn change(&mut self) -> Result<Change, Error> {
+        self.ended = false;
         let Some(changed) = self.exchange.changed.take() else {
             return Ok(Change { iteration: self.iteration(), lost: Vec::new(), set: Vec::new() });
         };

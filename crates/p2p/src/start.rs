@@ -3,12 +3,18 @@
 use crate::board::{self, Board};
 use crate::error::Error;
 use crate::meet::Founding;
+use crate::pause::Pause;
 use crate::peers::{Peers, Settings};
 use crate::view::{ADDRESS, Job};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use polyrail_rendezvous::{PATIENCE, Place, Way};
-use std::time::Instant;
+use polyrail_rails::named;
+use polyrail_rendezvous::{PATIENCE, Place, Way, place};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+/// Between two looks at what a launcher says.
+const TURN: Duration = Duration::from_millis(100);
 
 /// An address as people copy it, and launchers hand it on: a word of letters, digits, `-` and `_`.
 pub fn write_address(address: &[u8; ADDRESS]) -> String {
@@ -66,12 +72,16 @@ impl Launched {
     /// # Errors
     /// No endpoint can be opened; the launcher refuses.
     pub fn found(mut self, settings: Settings) -> Result<Founding, Error> {
-        let rails = settings.rails.clone();
+        let (rails, pause) = (settings.rails.clone(), settings.pause.clone());
+        if let Some(Way::At { .. }) = self.way {
+            // all endpoints of the run are to have it, and the first of them is opened next
+            named::make_secret_if_none()?;
+        }
         let mut founding = Founding::new(settings)?;
         let address = founding.address();
         match self.way.take() {
-            Some(Way::Told(board)) => _ = board.share(Some(&write_address(&address)))?,
-            Some(Way::At { port, .. }) => founding.is_asked(Board::open(&rails, port, address)?),
+            Some(Way::Told(board)) => _ = share(board, Some(write_address(&address)), &pause)?,
+            Some(Way::At { port, run, .. }) => founding.is_asked(Board::open(&rails, port, run, address)?),
             None => {}
         }
         Ok(founding)
@@ -83,14 +93,32 @@ impl Launched {
     /// It does not begin; the launcher refuses.
     pub fn address(mut self, settings: &Settings) -> Result<[u8; ADDRESS], Error> {
         match self.way.take() {
-            Some(Way::At { host, port }) => {
-                board::ask(&settings.rails, &settings.pause, (&host, port), PATIENCE)
+            Some(Way::At { host, port, run }) => {
+                board::ask(&settings.rails, &settings.pause, (&host, port), &run, PATIENCE)
             }
-            Some(Way::Told(board)) => match board.share(None)?.as_str() {
-                NONE => Err(Error::Use("the first process ended before it began the run".into())),
+            Some(Way::Told(board)) => match share(board, None, &settings.pause)?.as_str() {
+                NONE => Err(Error::Meeting("the first process ended before it began the run".into())),
                 word => read_address(word),
             },
             None => Err(Error::Use("the run was already begun".into())),
+        }
+    }
+}
+
+/// Tells the word of the first, in a thread of its own: a launcher may wait for long, and says nothing meanwhile.
+fn share(board: place::Board, word: Option<String>, pause: &Option<Pause>) -> Result<String, Error> {
+    let (tells, told) = sync_channel(1);
+    let wait = move || tells.send(board.share(word.as_deref()));
+    std::thread::Builder::new()
+        .name("polyrail-launcher".into())
+        .spawn(wait)
+        .map_err(|error| Error::Meeting(format!("starting a thread: {error}")))?;
+    let (until, mut paused) = (Instant::now() + PATIENCE, Instant::now());
+    loop {
+        match told.recv_timeout(TURN) {
+            Ok(told) => return Ok(told?),
+            Err(RecvTimeoutError::Timeout) if Instant::now() < until => Pause::ask(pause, &mut paused)?,
+            Err(_) => return Err(Error::Silent("the launcher, by which processes meet".into(), PATIENCE)),
         }
     }
 }
@@ -99,7 +127,7 @@ impl Drop for Launched {
     fn drop(&mut self) {
         if let (0, Some(Way::Told(board))) = (self.rank, self.way.take()) {
             // what the launcher says to that is of no use to anybody
-            let _ = board.share(Some(NONE));
+            let _ = share(board, Some(NONE.into()), &None);
         }
     }
 }

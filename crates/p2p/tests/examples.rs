@@ -113,3 +113,20 @@ fn who_cannot_know_the_others_says_so() {
         "{output:?}"
     );
 }
+
+#[test]
+fn another_run_at_the_same_place_is_not_joined() {
+    let met = Met::new("two");
+    let names = ["POLYRAIL_RANK", "POLYRAIL_SIZE"];
+    let mut first = met.start(names, "0", "3");
+    let stranger = met.start(names, "1", "4").wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&stranger.stderr);
+    assert!(!stranger.status.success() && said.contains("another run"), "{said}");
+    // and those of the run still meet
+    let others = ["1", "2"].map(|rank| met.start(names, rank, "3"));
+    let mut outputs: Vec<Output> =
+        others.into_iter().map(|process| process.wait_with_output().expect("it ends")).collect();
+    assert!(first.wait().expect("it ends").success());
+    outputs.push(first.wait_with_output().expect("it was read"));
+    all_have_heard(&outputs);
+}

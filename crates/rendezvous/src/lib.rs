@@ -11,7 +11,8 @@
 //!
 //! Invariants:
 //! - The environment decides alone, so that all processes of a job decide the same.
-//! - What a launcher says is bounded; nothing is waited for longer than [`PATIENCE`].
+//! - What a launcher says is bounded. PMI is waited for no longer than [`PATIENCE`]; PMIx's calls wait as long as its server does, so who may not wait for ever
+//!   calls [`Board::share`](place::Board::share) in a thread.
 
 pub mod place;
 pub mod pmi;

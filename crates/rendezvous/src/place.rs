@@ -1,6 +1,6 @@
 //! What the environment says.
 
-use crate::pmi::Pmi;
+use crate::pmi::{Pmi, is_socket};
 use crate::pmix::Pmix;
 use crate::{Error, check};
 
@@ -36,6 +36,8 @@ pub enum Way {
         host: String,
         /// A port.
         port: u16,
+        /// What this run has that no other at that place has: the first answers to those only that say the same.
+        run: String,
     },
 }
 
@@ -68,7 +70,7 @@ impl Board {
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
     Alone,
-    At { rank: u32, size: u32, host: String, port: u16 },
+    At { rank: u32, size: u32, host: String, port: u16, run: String },
     Pmi { rank: u32, size: u32, fd: i32 },
     Pmix,
 }
@@ -78,9 +80,9 @@ enum Found {
 /// # Errors
 /// Variables that cannot be; a launcher that does not answer.
 pub fn find() -> Result<Option<Place>, Error> {
-    let place = match look(|name| std::env::var(name).ok())? {
+    let place = match look(|name| std::env::var(name).ok(), is_socket)? {
         Found::Alone => return Ok(None),
-        Found::At { rank, size, host, port } => Place { rank, size, way: Way::At { host, port } },
+        Found::At { rank, size, host, port, run } => Place { rank, size, way: Way::At { host, port, run } },
         Found::Pmi { rank, size, fd } => {
             Place { rank, size, way: Way::Told(Board::Pmi(Pmi::inherited(fd)?)) }
         }
@@ -102,20 +104,17 @@ fn number(variable: Variable<'_>, name: &'static str) -> Result<Option<u32>, Err
     }
 }
 
-/// The first of these variables that is set.
-fn first(variable: Variable<'_>, names: &[&'static str]) -> Result<Option<u32>, Error> {
-    names.iter().find_map(|name| number(variable, name).transpose()).transpose()
-}
-
-fn look(variable: impl Fn(&str) -> Option<String>) -> Result<Found, Error> {
+fn look(variable: impl Fn(&str) -> Option<String>, is_socket: impl Fn(i32) -> bool) -> Result<Found, Error> {
     let variable: Variable<'_> = &variable;
     if let Some(meet) = variable(MEET) {
         return if meet.is_empty() { Ok(Found::Alone) } else { meet_at(variable, meet) };
     }
-    if variable("PMIX_NAMESPACE").is_some() && variable("PMIX_RANK").is_some() {
+    let pmi = (number(variable, "PMI_FD")?, number(variable, "PMI_RANK")?, number(variable, "PMI_SIZE")?);
+    // variables are inherited by all that a process starts, a descriptor by those that its launcher itself has started
+    let is_open = pmi.0.is_some_and(|fd| i32::try_from(fd).is_ok_and(&is_socket));
+    if !is_open && variable("PMIX_NAMESPACE").is_some() && variable("PMIX_RANK").is_some() {
         return Ok(Found::Pmix);
     }
-    let pmi = (number(variable, "PMI_FD")?, number(variable, "PMI_RANK")?, number(variable, "PMI_SIZE")?);
     if let (Some(fd), Some(rank), Some(size)) = pmi {
         let (name, value) = ("PMI_FD", fd.to_string());
         let fd = i32::try_from(fd).map_err(|_| Error::Variable { name, value, why: "it is a descriptor" })?;
@@ -144,13 +143,23 @@ fn meet_at(variable: Variable<'_>, meet: String) -> Result<Found, Error> {
     };
     // an address of IPv6 stands in brackets
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host).to_owned();
-    let ranks = [RANK, "JOB_COMPLETION_INDEX", "SLURM_PROCID", "PMI_RANK", "PMIX_RANK"];
-    let sizes = [SIZE, "SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"];
-    let rank = first(variable, &ranks)?
-        .ok_or_else(|| bad("POLYRAIL_RANK has to say which of the processes this is, from 0 on"))?;
-    let size = first(variable, &sizes)?
-        .ok_or_else(|| bad("POLYRAIL_SIZE has to say how many processes there are"))?;
-    within(rank, size, Found::At { rank, size, host, port })
+    // by the innermost of those that may have started each other
+    let ways = [
+        (RANK, SIZE),
+        ("JOB_COMPLETION_INDEX", SIZE),
+        ("PMI_RANK", "PMI_SIZE"),
+        ("PMIX_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    ];
+    for (rank, size) in ways {
+        if let (Some(rank), Some(size)) = (number(variable, rank)?, number(variable, size)?) {
+            let run = format!("{meet} of {size}");
+            return within(rank, size, Found::At { rank, size, host, port, run });
+        }
+    }
+    Err(bad(
+        "POLYRAIL_RANK has to say which of the processes this is, from 0 on, and POLYRAIL_SIZE how many there are",
+    ))
 }
 
 /// Tasks of a step meet at the first one's host.
@@ -165,7 +174,8 @@ fn of_slurm(variable: Variable<'_>, rank: u32, size: u32) -> Result<Found, Error
     let job = number(variable, "SLURM_JOB_ID")?.unwrap_or(0);
     let step = number(variable, "SLURM_STEP_ID")?.unwrap_or(0);
     let port = PORTS.start + (job.wrapping_mul(31).wrapping_add(step)) % (PORTS.end - PORTS.start);
-    Ok(Found::At { rank, size, host, port: port as u16 })
+    let run = format!("step {job}.{step} of {size}");
+    Ok(Found::At { rank, size, host, port: port as u16, run })
 }
 
 /// The first of a list as Slurm writes it: `a[01-04,7],b`.
@@ -191,14 +201,16 @@ mod tests {
     use super::*;
 
     fn found(environment: &str) -> Result<Found, Error> {
-        look(|name| {
+        let variable = |name: &str| {
             let mut words = environment.split_whitespace();
             words.find_map(|word| word.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned)
-        })
+        };
+        // a launcher's own descriptor is a low one here
+        look(variable, |fd| fd < 20)
     }
 
-    fn at(rank: u32, size: u32, host: &str, port: u16) -> Found {
-        Found::At { rank, size, host: host.into(), port }
+    fn at(rank: u32, size: u32, host: &str, port: u16, run: &str) -> Found {
+        Found::At { rank, size, host: host.into(), port, run: run.into() }
     }
 
     #[test]
@@ -208,14 +220,26 @@ mod tests {
         let prrte = "PMIX_NAMESPACE=prterun-a-6029@1 PMIX_RANK=1 OMPI_COMM_WORLD_SIZE=2";
         assert_eq!(found(prrte).unwrap(), Found::Pmix);
         let step = "SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=3 SLURM_JOB_ID=7 SLURM_STEP_ID=2 SLURM_STEP_NODELIST=c[03-05,9]";
-        assert_eq!(found(step).unwrap(), at(3, 4, "c03", 20_219));
+        assert_eq!(found(step).unwrap(), at(3, 4, "c03", 20_219, "step 7.2 of 4"));
         assert_eq!(found(&format!("{step} {hydra}")).unwrap(), Found::Pmi { rank: 1, size: 2, fd: 11 });
         let pods = "POLYRAIL_MEET=solve-0.peers:7100 POLYRAIL_SIZE=3 JOB_COMPLETION_INDEX=2";
-        assert_eq!(found(pods).unwrap(), at(2, 3, "solve-0.peers", 7100));
+        assert_eq!(found(pods).unwrap(), at(2, 3, "solve-0.peers", 7100, "solve-0.peers:7100 of 3"));
         assert_eq!(
             found("POLYRAIL_MEET=[fe80::1]:7100 POLYRAIL_SIZE=3 POLYRAIL_RANK=0").unwrap(),
-            at(0, 3, "fe80::1", 7100)
+            at(0, 3, "fe80::1", 7100, "[fe80::1]:7100 of 3")
         );
+    }
+
+    #[test]
+    fn the_innermost_launcher_counts() {
+        let outer = "PMIX_NAMESPACE=slurm.pmix.3.0 PMIX_RANK=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1";
+        let inner = "PMI_RANK=2 PMI_SIZE=4";
+        let hydra = Found::Pmi { rank: 2, size: 4, fd: 11 };
+        assert_eq!(found(&format!("{outer} {inner} PMI_FD=11")).unwrap(), hydra);
+        // a descriptor that this process has not
+        assert_eq!(found(&format!("{outer} {inner} PMI_FD=25")).unwrap(), Found::Pmix);
+        let met = found(&format!("POLYRAIL_MEET=a:7100 {outer} {inner}")).unwrap();
+        assert_eq!(met, at(2, 4, "a", 7100, "a:7100 of 4"));
     }
 
     #[test]

@@ -16,6 +16,15 @@ pub struct Pmi {
     stream: UnixStream,
 }
 
+/// Whether this process has such a descriptor, and it is a socket.
+pub(crate) fn is_socket(fd: i32) -> bool {
+    // SAFETY: all zeros are a stat, and the call writes nothing else.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the memory is that of a stat; a descriptor that is not open is an error.
+    let found = unsafe { libc::fstat(fd, &raw mut stat) } == 0;
+    found && stat.st_mode & libc::S_IFMT == libc::S_IFSOCK
+}
+
 impl Pmi {
     /// The one at the other end of an inherited descriptor.
     ///
@@ -27,10 +36,7 @@ impl Pmi {
                 "PMI_FD={fd} is no socket of it: it does not hand its descriptor on to this process, or another program has used it"
             ))
         };
-        // SAFETY: all zeros are a stat, and the call writes nothing else.
-        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: the memory is that of a stat; a descriptor that is not open is an error.
-        if unsafe { libc::fstat(fd, &raw mut stat) } != 0 || stat.st_mode & libc::S_IFMT != libc::S_IFSOCK {
+        if !is_socket(fd) {
             return Err(gone());
         }
         // SAFETY: a plain call; the descriptor itself stays with whoever has it in this process.

@@ -55,6 +55,16 @@ pub struct Pmix {
     get: Get,
     end: End,
     job: [c_char; 256],
+    ended: bool,
+}
+
+impl Drop for Pmix {
+    fn drop(&mut self) {
+        if !self.ended {
+            // SAFETY: no further arguments. Who has begun and ends without it has failed, to the launcher.
+            unsafe { (self.end)(null(), 0) };
+        }
+    }
 }
 
 /// Where the library may be: where the launcher says that its own is, then where the system's is.
@@ -106,7 +116,7 @@ impl Pmix {
         let mut process = Process { job: [0; 256], rank: 0 };
         // SAFETY: the memory is that of a process; there are no further arguments.
         done("PMIx_Init", unsafe { begin(&raw mut process, null(), 0) })?;
-        let pmix = Self { put, commit, fence, get, end, job: process.job };
+        let pmix = Self { put, commit, fence, get, end, job: process.job, ended: false };
         let size = pmix.value(WILDCARD, JOB_SIZE, UINT32, |data| {
             // SAFETY: the kind says that it is a number.
             unsafe { data.number }
@@ -118,7 +128,7 @@ impl Pmix {
     ///
     /// # Errors
     /// The launcher refuses, or has not heard of it.
-    pub fn share(self, word: Option<&str>) -> Result<String, Error> {
+    pub fn share(mut self, word: Option<&str>) -> Result<String, Error> {
         if let Some(word) = word {
             let word = CString::new(word).map_err(|_| Error::Word(word.len()))?;
             let mut value = Value { kind: STRING, data: Data { room: [0; 3] } };
@@ -142,6 +152,7 @@ impl Pmix {
         // nobody leaves while another still asks
         // SAFETY: as above.
         done("PMIx_Fence", unsafe { (self.fence)(null(), 0, null(), 0) })?;
+        self.ended = true;
         // SAFETY: no further arguments.
         done("PMIx_Finalize", unsafe { (self.end)(null(), 0) })?;
         told.ok_or_else(|| Error::pmix("the first process has told nothing"))

@@ -136,21 +136,33 @@ impl Level {
     }
 }
 
+/// How many of the grids are divided, and what parts have of the first that is not.
+fn divide(sizes: &[usize], division: &Division) -> (usize, Vec<[Range<usize>; 3]>) {
+    let mut shares: Vec<_> = (0..division.parts()).map(|part| division.points(part)).collect();
+    let mut divided = 0;
+    while sizes[divided] > SMALL && divided + 1 < sizes.len() {
+        divided += 1;
+        shares.iter_mut().for_each(|points| *points = coarsen(points));
+        if shares.iter().any(|points| points.iter().any(Range::is_empty)) {
+            break;
+        }
+    }
+    (divided, shares)
+}
+
+/// Points in each direction of the largest grid that each process has whole, of a number that [`halves`].
+pub fn whole(n: usize, division: &Division) -> usize {
+    let sizes = halvings(n);
+    sizes[divide(&sizes, division).0]
+}
+
 impl Multigrid {
     /// The grids of these parts.
     ///
     /// The number of points has to be one that [`halves`].
     pub fn new(problem: &Problem, division: &Division, parts: &[u32]) -> Self {
         let sizes = halvings(problem.n);
-        let mut shares: Vec<_> = (0..division.parts()).map(|part| division.points(part)).collect();
-        let mut divided = 0;
-        while sizes[divided] > SMALL && divided + 1 < sizes.len() {
-            divided += 1;
-            shares.iter_mut().for_each(|points| *points = coarsen(points));
-            if shares.iter().any(|points| points.iter().any(Range::is_empty)) {
-                break;
-            }
-        }
+        let (divided, shares) = divide(&sizes, division);
         let grids = |number: &u32| {
             let mut points = division.points(*number as usize);
             let mut levels = vec![Level::lent()];
@@ -365,22 +377,22 @@ impl Multigrid {
             let tag = self.next_tag();
             for part in &mut self.parts {
                 let level = &mut part.levels[at];
-                let values = std::mem::take(which(level));
                 for (face, beyond) in part.beyond.iter().filter(|(face, _)| face.axis == axis) {
+                    let values = std::mem::take(which(level));
                     level.block.pack_wide(&values, *face, &mut self.bytes);
+                    *which(level) = values;
                     exchange.send(Link::new(part.number, *beyond).tagged(tag), &self.bytes)?;
                 }
-                *which(level) = values;
             }
             for part in &mut self.parts {
                 let level = &mut part.levels[at];
-                let mut values = std::mem::take(which(level));
                 for (face, beyond) in part.beyond.iter().filter(|(face, _)| face.axis == axis) {
                     self.bytes.resize(level.block.wide_len(*face) * 8, 0);
                     exchange.receive(Link::new(*beyond, part.number).tagged(tag), &mut self.bytes)?;
+                    let mut values = std::mem::take(which(level));
                     level.block.unpack_wide(&mut values, *face, &self.bytes);
+                    *which(level) = values;
                 }
-                *which(level) = values;
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use crate::block::{Block, Face};
 use crate::divide::{Division, Indivisible};
-use crate::multigrid::{COARSEST, Exchange, Multigrid, halves};
+use crate::multigrid::{COARSEST, Exchange, Multigrid, halves, whole};
 use crate::problem::Problem;
 use crate::sweep::{Method, distance, psor, richardson_many};
 use crate::values::Values;
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Points in each direction, at most: a solution of 64 GiB.
 pub const POINTS: usize = 2047;
-/// Sweeps of an iteration where there is one part, and nothing to exchange: as many as are done in one pass through memory.
-pub const ALONE: u32 = 8;
+/// Points in each direction of a grid of multigrid that each process solves whole, at most.
+const WHOLE: usize = 127;
 /// Sweeps of an iteration, at most.
 pub const INNER: u32 = 1000;
 /// Time between two words of how far one is.
@@ -103,7 +103,7 @@ impl Task {
     ///
     /// # Errors
     /// It cannot; what can.
-    pub fn check(&self, scheme: Scheme) -> Result<(), Error> {
+    pub fn check(&self, scheme: Scheme, division: &Division) -> Result<(), Error> {
         let no = |why: String| Err(Error::Method(why));
         if self.method != Method::Multigrid {
             return Ok(());
@@ -119,6 +119,13 @@ impl Task {
                 "multigrid is of all parts in step: for peers that are not, richardson or psor converge"
                     .into(),
             );
+        }
+        let points = whole(self.problem.n, division);
+        if points > WHOLE {
+            return no(format!(
+                "parts are so thin that each process would solve a grid of {points} points in each direction whole, and {WHOLE} are the most: \
+                 fewer parts, or boxes in place of slabs"
+            ));
         }
         if self.inner != 1 {
             return no(
@@ -180,8 +187,8 @@ impl Share {
     pub fn new(peers: &Peers) -> Result<Self, Error> {
         let job = &peers.view().job;
         let task = Task::parse(&job.task)?;
-        task.check(job.scheme)?;
         let division = task.divide(job.parts)?;
+        task.check(job.scheme, &division)?;
         let parts = peers.parts().iter().map(|number| part(&task, &division, *number)).collect();
         Ok(Self {
             whole: job.scheme == Scheme::Synchronous && task.inner == 1 && task.method == Method::Psor,
@@ -290,6 +297,10 @@ impl Share {
         for part in &mut self.parts {
             if judged {
                 part.kept.clone_from(&part.block.u);
+                // what is no number has no largest change: it is as far as can be
+                if !part.kept.iter().all(|value| value.is_finite()) {
+                    norm = f64::MAX;
+                }
             }
             norm = norm.max(sweep(&self.task, &mut part.block, judged, half, alone));
             // others want to hear that it is there

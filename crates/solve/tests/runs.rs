@@ -144,10 +144,15 @@ fn multigrid_is_refused_where_it_cannot_be() {
         (task(64, 1), Scheme::Synchronous, "the next that do are 65;"),
         (task(509, 1), Scheme::Synchronous, "the next that do are 511;"),
     ] {
-        let why = task.check(scheme).expect_err("it cannot be").to_string();
+        let division = task.divide(2).expect("it can be divided");
+        let why = task.check(scheme, &division).expect_err("it cannot be").to_string();
         assert!(why.contains(told), "{why}");
     }
-    assert!(task(63, 1).check(Scheme::Synchronous).is_ok());
+    let task = task(63, 1);
+    assert!(task.check(Scheme::Synchronous, &task.divide(8).expect("it can be divided")).is_ok());
+    let thin = Task { problem: Problem { n: 511, ..task.problem }, slabs: true, ..task };
+    let why = thin.check(Scheme::Synchronous, &thin.divide(256).expect("it can be divided"));
+    assert!(why.expect_err("slabs of two points").to_string().contains("255 points"));
 }
 
 #[test]

@@ -24,12 +24,16 @@ use crate::signals;
 const PEERS: usize = 8;
 /// Iterations between two that are judged, where all are in step.
 const EVERY: u64 = 16;
+/// Cycles of multigrid between two of which states are kept, at least: a run has some ten.
+const CYCLES_KEPT: u64 = 4;
 /// What a sweep takes for a point, in seconds, as far as it is known before.
 const SWEEP: f64 = 1.5e-9;
 /// Sweeps that a cycle of multigrid is as long as.
 const CYCLE: f64 = 12.0;
 /// Seconds that are computed again at most, nearly, when a process is lost.
 const AGAIN: f64 = 2.0;
+/// How long processes that a launcher has started may take to come.
+const TOGETHER: Duration = Duration::from_secs(600);
 /// Between two lines of progress.
 const LINE: Duration = Duration::from_millis(500);
 
@@ -69,20 +73,18 @@ pub fn main(args: &Obstacle, launched: Option<Launched>) -> Result<(), Error> {
     })?;
     let parts = args.parts.unwrap_or(peers as u32);
     let method = args.method.into();
-    let sweeps = if parts == 1 && method != Method::Multigrid { run::ALONE } else { 1 };
-    let inner = args.inner.unwrap_or(sweeps);
+    let inner = args.inner;
     let task = Task { problem, method, slabs: args.slabs, inner };
     if (parts as usize) < peers {
         return Err(Error::Use(format!("--parts {parts} is less than the {peers} processes")));
     }
-    task.divide(parts)?;
-    task.check(args.scheme)?;
+    task.check(args.scheme, &task.divide(parts)?)?;
     // a cycle is much, and few are needed
     let is_multigrid = task.method == Method::Multigrid;
     let (every, sweeps) = if is_multigrid { (1, CYCLE) } else { (EVERY, 1.0) };
     let keep = args.keep.unwrap_or_else(|| {
         let points = (args.points as f64).powi(3) / peers as f64 * f64::from(inner);
-        ((AGAIN / (points * SWEEP * sweeps)) as u64).max(every)
+        ((AGAIN / (points * SWEEP * sweeps)) as u64).max(if is_multigrid { CYCLES_KEPT } else { EVERY })
     });
     let others_join = args.wait_for > 0 || args.open || by_launcher > 1;
     let job = Job { parts, scheme: args.scheme, tolerance, every, keep, task: task.to_bytes() };
@@ -92,12 +94,13 @@ pub fn main(args: &Obstacle, launched: Option<Launched>) -> Result<(), Error> {
             .map_err(|error| Error::system(format!("making {}", directory.display()), error))?;
     }
 
-    let interrupted = signals::flagged().map_err(|error| Error::system("watching for signals", error))?;
     let own = settings(args.site, 0)?;
     let founding = match launched {
         Some(launched) => launched.found(own)?,
         None => Founding::new(own)?,
     };
+    // until here a signal ends it: a launcher may say nothing for long
+    let interrupted = signals::flagged().map_err(|error| Error::system("watching for signals", error))?;
     let address = write_address(&founding.address());
     if args.wait_for > 0 {
         tell!("polyrail solve: waiting for {} to join", args.wait_for);
@@ -120,7 +123,15 @@ pub fn main(args: &Obstacle, launched: Option<Launched>) -> Result<(), Error> {
         }
         if failed.is_some() { Err(PeersError::Use(String::new())) } else { Ok(()) }
     };
-    let gathered = match founding.gather(job, peers, |_| watch(false)) {
+    let gathering = Instant::now();
+    let gathered = founding.gather(job, peers, |here| {
+        if by_launcher > 0 && gathering.elapsed() > TOGETHER {
+            let what = format!("{} of the {peers} processes that were started together", peers - here);
+            return Err(PeersError::Silent(what, TOGETHER));
+        }
+        watch(false)
+    });
+    let gathered = match gathered {
         Ok(mut looks_on) => {
             let mut history: Vec<(f64, f64)> = Vec::new();
             let solution = gather(&mut looks_on, |far| {

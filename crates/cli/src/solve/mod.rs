@@ -84,15 +84,18 @@ struct Obstacle {
     /// Takes part in a run that another has begun; its address is that which was printed there, or - to read it from the standard input
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["hosts", "hostfile", "wait_for", "open", "output"])]
     join: Option<String>,
+    /// Ends when its standard input does, from which it has read the address
+    #[arg(long, hide = true, requires = "join")]
+    until_input_ends: bool,
     /// At which site this machine is, as a number, for --scheme hybrid
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     site: u32,
     /// How a block is brought closer to the solution
     #[arg(long, value_enum, default_value = "richardson")]
     method: Way,
-    /// Sweeps of a block between two exchanges [default: 1, and 8 where there is one part alone]
-    #[arg(long, value_name = "SWEEPS")]
-    inner: Option<u32>,
+    /// Sweeps of a block between two exchanges
+    #[arg(long, value_name = "SWEEPS", default_value_t = 1)]
+    inner: u32,
     /// Parts in all, of which each process holds some: more than there are processes, so that others that join get some [default: one for each process]
     #[arg(long)]
     parts: Option<u32>,
@@ -197,7 +200,15 @@ pub fn main(args: &Args) -> ExitCode {
 
 fn begin(args: &Obstacle) -> Result<(), Error> {
     if let Some(address) = args.join.clone().or_else(|| std::env::var(JOIN).ok()) {
-        return take_part(args, &read(&address)?);
+        let address = read(&address)?;
+        if args.until_input_ends {
+            std::thread::spawn(|| {
+                // nothing more is said there: it ends
+                let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+                std::process::exit(1);
+            });
+        }
+        return take_part(args, &address);
     }
     match Launched::find()? {
         Some(launched) if launched.rank() > 0 => {
@@ -244,8 +255,9 @@ fn checked(args: &Obstacle) -> Result<(), Error> {
     if !(1..=POINTS).contains(&args.points) {
         return Err(Error::Use(format!("--n {} is not possible: 1 to {POINTS} points", args.points)));
     }
-    if let Some(inner) = args.inner.filter(|inner| !(1..=run::INNER).contains(inner)) {
-        return Err(Error::Use(format!("--inner {inner} is not possible: 1 to {} sweeps", run::INNER)));
+    if !(1..=run::INNER).contains(&args.inner) {
+        let (inner, most) = (args.inner, run::INNER);
+        return Err(Error::Use(format!("--inner {inner} is not possible: 1 to {most} sweeps")));
     }
     Ok(())
 }

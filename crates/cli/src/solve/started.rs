@@ -7,8 +7,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use crate::launch;
 use crate::run::environment::quote;
+use crate::{launch, settings};
 
 use super::{Error, JOIN};
 
@@ -61,7 +61,7 @@ fn parse(text: &str) -> Result<Vec<Host>, String> {
         for word in words {
             // other words of such files say what is not asked for here
             if let Some(slots) = word.strip_prefix("slots=") {
-                host.count = slots.parse().ok().filter(|count| *count > 0)?;
+                host = format!("{}:{slots}", host.name).parse().ok()?;
             }
         }
         Some(host)
@@ -95,19 +95,27 @@ impl Started {
         let failed = |error| Error::system(format!("starting {} for {}", ssh.display(), host.name), error);
         let mut command = Command::new(ssh);
         command.args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=10", &host.name, "env"]);
-        // what is set here holds there; the words can be read by all, and none of these is a secret
-        for (name, value) in std::env::vars_os() {
-            let set = name.as_encoded_bytes().starts_with(b"POLYRAIL_");
-            if set && name != JOIN {
-                command.arg(format!("{}={}", name.display(), quote(&value)));
+        // what is set here holds there; the words can be read by all, and none of the settings is a secret
+        for (name, _) in settings::all() {
+            if let Some(value) = std::env::var_os(&name) {
+                command.arg(format!("{name}={}", quote(&value)));
             }
         }
         command.arg(quote(own()?.as_os_str()));
-        command.args(["solve", "obstacle", "--join", "-", "-n", &host.count.to_string()]);
+        command.args([
+            "solve",
+            "obstacle",
+            "--join",
+            "-",
+            "--until-input-ends",
+            "-n",
+            &host.count.to_string(),
+        ]);
         command.args(["--site", &site.to_string()]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().map_err(failed)?;
-        // the address is the key to the run
-        let told = child.stdin.take().map_or(Ok(()), |mut stdin| writeln!(stdin, "{address}"));
+        let mut bound = launch::bound(&command);
+        let mut child = bound.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().map_err(failed)?;
+        // the address is the key to the run; the end of this input, however it comes, is the end of what is there
+        let told = child.stdin.as_mut().map_or(Ok(()), |stdin| writeln!(stdin, "{address}"));
         self.0.push((format!("the processes on {}", host.name), child));
         match told {
             // what has ended says why, and its end is looked at
