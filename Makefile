@@ -48,8 +48,9 @@ build/%/heat2d: examples/heat/heat2d.c examples/heat/heat.h .venv/%/.complete
 demo: build examples ## unmodified MPI and OpenMP programs over Polyrail: one host, two hosts, and its speed
 	scripts/demo
 
-test: build examples for-test ## everything that can fail: unit, integration, and the demo's programs
+test: build examples for-test .venv/p2p/.complete ## everything that can fail: unit, integration, and the demo's programs
 	scripts/test --workspace
+	scripts/check-python
 	scripts/demo --check
 	scripts/check-examples
 	scripts/check-slurm
