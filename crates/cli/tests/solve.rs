@@ -260,3 +260,29 @@ fn processes_that_a_launcher_starts() {
         assert!(!refused.status.success() && said.contains("the launcher has started 3 processes"), "{said}");
     }
 }
+
+#[test]
+fn a_network_is_simulated() {
+    let words = ["--n", "15", "-n", "8", "--as", "127", "--json", "--simulate"];
+    let told = |network: &str, scheme: &str| {
+        json(&command(&words).args([network, "--scheme", scheme]).output().expect("it starts"))
+    };
+    let number = |value: &Value| value.as_f64().expect("a number");
+    let step = told("ethernet-2013,slow=1:0.5", "sync");
+    let free = told("ethernet-2013,slow=1:0.5", "async");
+    assert_eq!(free, told("ethernet-2013,slow=1:0.5", "async"), "time is not that of this machine");
+    assert_eq!(step["iterations"][0], step["iterations_alone"]);
+    assert!(number(&free["seconds"]) < number(&step["seconds"]), "{free} {step}");
+    for one in [&step, &free] {
+        assert!(number(&one["certificate"]["bound"]) <= number(&one["wanted"]), "{one}");
+    }
+    for (bad, said) in [
+        (&["--simulate", "token-ring"][..], "ethernet-2013"),
+        (&["--simulate", "10g", "--method", "multigrid"], "is not counted"),
+        (&["--simulate", "10g", "--open"], "cannot be used with"),
+    ] {
+        let output = run(bad);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && told.contains(said), "{told}");
+    }
+}

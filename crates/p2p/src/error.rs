@@ -1,8 +1,6 @@
 //! Why a call could not do what it was asked for.
 
 use crate::link::Link;
-use polyrail_rails::PeerIdx;
-use polyrail_rails::mailbox::Mailbox;
 use std::time::Duration;
 
 /// Why a call could not do what it was asked for.
@@ -54,8 +52,8 @@ pub enum Error {
     Use(String),
 }
 
-pub(crate) fn gone(mailbox: &Mailbox, member: usize, peer: PeerIdx) -> Error {
-    let why = mailbox.worker().why(peer).unwrap_or("its connection has ended").to_owned();
+pub(crate) fn gone(why: Option<&str>, member: usize) -> Error {
+    let why = why.unwrap_or("its connection has ended").to_owned();
     Error::Gone { member, why }
 }
 

@@ -9,9 +9,10 @@ use crate::pause::Pause;
 use crate::rounds::{Breach, Rounds};
 use crate::seat::{Seat, Way};
 use crate::view::{NOBODY, View};
-use crate::words::{self, Heard, Said};
+use crate::wire::Wire;
+use crate::words::{self, Said};
 use polyrail_rails::PeerIdx;
-use polyrail_rails::mailbox::{self, Done, Mailbox};
+use polyrail_rails::mailbox::Done;
 use polyrail_rails::worker::Refused;
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -28,8 +29,6 @@ const EARLY: usize = 1 << 12;
 const GONE: Duration = Duration::from_secs(2);
 /// Between two answers to one who has an old view.
 const TELL: Duration = Duration::from_millis(500);
-/// Rounds of progress before who waits sleeps.
-pub(crate) const SPINS: u32 = 200;
 /// The longest sleep of who waits.
 pub(crate) const SLEEP: Duration = Duration::from_millis(50);
 
@@ -64,17 +63,15 @@ pub(crate) struct Changed {
 
 /// How long to wait for a member that says nothing.
 pub(crate) struct Waited {
-    since: Instant,
+    since: Duration,
     /// When it was last asked whether to go on.
     asked: Instant,
     spins: u32,
     patience: Option<Duration>,
 }
 
-pub(crate) struct Exchange {
-    pub(crate) mailbox: Mailbox,
-    heard: Heard,
-    begin: Instant,
+pub(crate) struct Exchange<W> {
+    pub(crate) wire: W,
     pub(crate) view: View,
     pub(crate) epoch: u32,
     pub(crate) seat: Seat,
@@ -100,36 +97,33 @@ pub(crate) struct Exchange {
     early: VecDeque<(PeerIdx, Vec<u8>)>,
     /// Pieces of states of such views: who hands them over may have gone on before this one.
     early_states: Vec<(PeerIdx, Vec<u8>)>,
-    answered: HashMap<PeerIdx, Instant>,
+    answered: HashMap<PeerIdx, Duration>,
     /// How often something was told.
     pub(crate) told: u64,
-    gone: Option<(usize, Instant)>,
+    gone: Option<(usize, Duration)>,
     patience: Option<Duration>,
     pause: Option<Pause>,
 }
 
 impl Waited {
-    fn is_long(&self) -> bool {
-        self.patience.is_some_and(|patience| self.since.elapsed() > patience)
+    fn is_long(&self, now: Duration) -> bool {
+        self.patience.is_some_and(|patience| now.saturating_sub(self.since) > patience)
     }
 }
 
-impl Exchange {
+impl<W: Wire> Exchange<W> {
     pub(crate) fn new(
-        mailbox: Mailbox,
-        heard: Heard,
+        wire: W,
         view: View,
         epoch: u32,
         patience: Option<Duration>,
         pause: Option<Pause>,
     ) -> Result<Self, Error> {
-        let address = mailbox.worker().address();
+        let address = wire.address();
         let me = view.members.iter().position(|member| member.address == address).ok_or(Error::Out)?;
         let mut one = Self {
             seat: Seat::new(&view, me),
-            mailbox,
-            heard,
-            begin: Instant::now(),
+            wire,
             view,
             epoch,
             peers: Vec::new(),
@@ -154,7 +148,7 @@ impl Exchange {
         };
         // further views come by one of these, whoever has them
         for _ in 0..2 {
-            one.mailbox.recv(None, Class::View.tag(0), vec![0; words::LONGEST]);
+            one.wire.recv(None, Class::View.tag(0), vec![0; words::LONGEST]);
         }
         one.sit_down(0)?;
         // who joins a run that is under way has states to go on from
@@ -167,7 +161,7 @@ impl Exchange {
     }
 
     fn now(&self) -> members::Time {
-        self.begin.elapsed().as_nanos() as members::Time
+        self.wire.now().as_nanos() as members::Time
     }
 
     pub(crate) fn iteration(&self) -> u64 {
@@ -177,15 +171,15 @@ impl Exchange {
     /// Takes its place in the view that it has, and goes on with this iteration, or the one of all who are in step.
     fn sit_down(&mut self, iteration: u64) -> Result<(), Error> {
         let iteration = self.view.from_of(self.seat.me).unwrap_or(iteration);
-        let Self { mailbox, view, seat, .. } = self;
+        let Self { wire, view, seat, .. } = self;
         self.peers =
-            view.members.iter().map(|member| mailbox.peer(&member.address)).collect::<Result<_, _>>()?;
+            view.members.iter().map(|member| wire.peer(&member.address)).collect::<Result<_, _>>()?;
         for (peer, way) in self.peers.iter().zip(&seat.ways) {
             if let Way::Newest(_) = way {
-                mailbox.set_scheme(*peer, mailbox::Scheme::Asynchronous);
+                wire.newest_counts(*peer);
             }
             if *way != Way::Here && self.listening.insert(*peer) {
-                mailbox.recv(Some(*peer), Class::Posted.tag(0), vec![0; HEAD + PIECE_HEAD + PIECE]);
+                wire.recv(Some(*peer), Class::Posted.tag(0), vec![0; HEAD + PIECE_HEAD + PIECE]);
             }
         }
         self.numbers = self.peers.iter().enumerate().map(|(number, peer)| (*peer, number)).collect();
@@ -216,7 +210,7 @@ impl Exchange {
         if view.job != self.view.job {
             return Err(Error::Use("a view of the run is of another job than it began with".into()));
         }
-        let address = self.mailbox.worker().address();
+        let address = self.wire.address();
         let me = view.members.iter().position(|member| member.address == address).ok_or(Error::Out)?;
         let before = self.known.clone();
         // who has joined is at its first iteration: where iterations are compared, all begin anew
@@ -319,12 +313,12 @@ impl Exchange {
 
     /// Moves what can be moved; whether something was.
     pub(crate) fn step(&mut self) -> Result<bool, Error> {
-        let mut moved = self.mailbox.progress() > 0;
-        while let Some(done) = self.mailbox.next_done() {
+        let mut moved = self.wire.progress() > 0;
+        while let Some(done) = self.wire.next_done() {
             moved = true;
             self.done(done)?;
         }
-        while let Ok((from, bytes)) = self.heard.try_recv() {
+        while let Some((from, bytes)) = self.wire.heard() {
             moved = true;
             self.hear(from, &bytes)?;
         }
@@ -346,7 +340,7 @@ impl Exchange {
         let own = self.peers[self.seat.me];
         let mut all = self.peers.clone();
         for member in &view.members {
-            all.push(self.mailbox.peer(&member.address)?);
+            all.push(self.wire.peer(&member.address)?);
         }
         all.sort_unstable_by_key(|peer| peer.0);
         all.dedup();
@@ -364,8 +358,7 @@ impl Exchange {
     }
 
     pub(crate) fn waited(&self) -> Waited {
-        let now = Instant::now();
-        Waited { since: now, asked: now, spins: 0, patience: self.patience }
+        Waited { since: self.wire.now(), asked: Instant::now(), spins: 0, patience: self.patience }
     }
 
     /// Asks now and then whether to go on with a wait; `last` is when that was, or the wait began.
@@ -385,17 +378,17 @@ impl Exchange {
             return Ok(());
         }
         waited.spins += 1;
-        if waited.is_long() {
+        if waited.is_long(self.wire.now()) {
             let patience = waited.patience.unwrap_or_default();
             return Err(Error::Silent(format!("member {member}"), patience));
         }
         if let Some((member, since)) = self.gone
-            && since.elapsed() > GONE
+            && self.wire.now().saturating_sub(since) > GONE
         {
-            return Err(gone(&self.mailbox, member, self.peers[member]));
+            return Err(gone(self.wire.why(self.peers[member]), member));
         }
-        if waited.spins > SPINS {
-            self.mailbox.sleep(SLEEP);
+        if waited.spins > W::SPINS {
+            self.wire.sleep(SLEEP);
         }
         Ok(())
     }
@@ -409,7 +402,7 @@ impl Exchange {
             // that somebody is gone is an error for who waits for it
             Err(_) => {
                 if buffer.len() == words::LONGEST {
-                    self.mailbox.recv(None, Class::View.tag(0), buffer);
+                    self.wire.recv(None, Class::View.tag(0), buffer);
                 }
                 self.listening.remove(&from);
                 for inbound in self.inbound.values_mut() {
@@ -423,7 +416,7 @@ impl Exchange {
         if buffer.len() == words::LONGEST && !has_class(&buffer[..len]) {
             // one that was cut is as one that did not come
             let heard = if cut { Ok(()) } else { self.hear(from, &buffer[..len]) };
-            self.mailbox.recv(None, Class::View.tag(0), buffer);
+            self.wire.recv(None, Class::View.tag(0), buffer);
             return heard;
         }
         let bad = |why: String| Err(breach(number.unwrap_or(usize::MAX), why));
@@ -441,7 +434,7 @@ impl Exchange {
                     self.early_states.push((from, buffer[..len].to_vec()));
                 }
             }
-            self.mailbox.recv(Some(from), Class::Posted.tag(0), buffer);
+            self.wire.recv(Some(from), Class::Posted.tag(0), buffer);
             return Ok(());
         }
         if cut {
@@ -461,7 +454,7 @@ impl Exchange {
         } else {
             inbound.ready.push_back(buffer);
         }
-        self.mailbox.recv(Some(from), class.tag(link.name()), next);
+        self.wire.recv(Some(from), class.tag(link.name()), next);
         Ok(())
     }
 
@@ -517,7 +510,7 @@ impl Exchange {
         };
         if posted.replace(peer) != Some(peer) {
             for _ in 0..count {
-                self.mailbox.recv(Some(peer), class.tag(link.name()), vec![0; HEAD + len]);
+                self.wire.recv(Some(peer), class.tag(link.name()), vec![0; HEAD + len]);
             }
         }
     }
@@ -530,9 +523,9 @@ impl Exchange {
             return Ok(());
         }
         match self.gone {
-            None => self.gone = Some((member, Instant::now())),
-            Some((_, since)) if since.elapsed() > GONE => {
-                return Err(gone(&self.mailbox, member, self.peers[member]));
+            None => self.gone = Some((member, self.wire.now())),
+            Some((_, since)) if self.wire.now().saturating_sub(since) > GONE => {
+                return Err(gone(self.wire.why(self.peers[member]), member));
             }
             Some(_) => {}
         }
@@ -548,7 +541,7 @@ impl Exchange {
         };
         match said {
             Said::Join(member) => {
-                let is_itself = self.mailbox.peer(&member.address).is_ok_and(|peer| peer == from);
+                let is_itself = self.wire.peer(&member.address).is_ok_and(|peer| peer == from);
                 let now = self.now();
                 match &mut self.members {
                     Some(members) if is_itself && number.is_none() => members.joins(member, now),
@@ -595,11 +588,11 @@ impl Exchange {
 
     /// Tells one who has an old view of the one in force.
     fn tell_view(&mut self, to: PeerIdx) {
-        let answered = self.answered.get(&to);
-        if self.members.is_none() || answered.is_some_and(|answered| answered.elapsed() < TELL) {
+        let (now, answered) = (self.wire.now(), self.answered.get(&to));
+        if self.members.is_none() || answered.is_some_and(|answered| now.saturating_sub(*answered) < TELL) {
             return;
         }
-        self.answered.insert(to, Instant::now());
+        self.answered.insert(to, now);
         let bytes = words::encode(self.epoch, &Said::View(Box::new(self.view.clone()))).into();
         self.outgoing.push_back(Outgoing { to, tag: Some(Class::View.tag(0)), bytes });
     }
@@ -619,11 +612,11 @@ impl Exchange {
                 Err(Refused::Again)
             } else {
                 match outgoing.tag {
-                    None if outgoing.bytes.len() <= self.mailbox.worker().active_max(outgoing.to) => {
-                        self.mailbox.send_active(outgoing.to, words::ACTIVE, &outgoing.bytes)
+                    None if outgoing.bytes.len() <= self.wire.active_max(outgoing.to) => {
+                        self.wire.send_active(outgoing.to, words::ACTIVE, &outgoing.bytes)
                     }
-                    None => self.mailbox.send(outgoing.to, Class::View.tag(0), &outgoing.bytes).map(|_| ()),
-                    Some(tag) => self.mailbox.send(outgoing.to, tag, &outgoing.bytes).map(|_| ()),
+                    None => self.wire.send(outgoing.to, Class::View.tag(0), &outgoing.bytes),
+                    Some(tag) => self.wire.send(outgoing.to, tag, &outgoing.bytes),
                 }
             };
             match sent {
@@ -652,11 +645,11 @@ impl Exchange {
     pub(crate) fn send_message(&mut self, to: usize, tag: u64, bytes: &Arc<[u8]>) -> Result<(), Error> {
         let mut waited = self.waited();
         loop {
-            match self.mailbox.send(self.peers[to], tag, bytes) {
-                Ok(_) => return Ok(()),
+            match self.wire.send(self.peers[to], tag, bytes) {
+                Ok(()) => return Ok(()),
                 // where members may be lost, the next view follows: what was for this one is not wanted then
                 Err(Refused::Gone) if self.members.is_some() => return self.miss(to),
-                Err(Refused::Gone) => return Err(gone(&self.mailbox, to, self.peers[to])),
+                Err(Refused::Gone) => return Err(gone(self.wire.why(self.peers[to]), to)),
                 Err(Refused::Again) => self.turn(&mut waited, to)?,
             }
         }

@@ -21,6 +21,7 @@
 //! | `seat`, `kept` | what a place in a view means; states that are kept here |
 //! | [`rounds`] | when all may stop: a machine without input or output |
 //! | [`view`] | who takes part, in what, and who holds which part |
+//! | [`wire`] | what members reach each other by: an endpoint, or a simulated one |
 //! | [`words`], `link` | what members say to each other, and what stands before data, as bytes |
 //!
 //! Invariants:
@@ -42,6 +43,7 @@ pub mod rounds;
 mod seat;
 pub mod start;
 pub mod view;
+pub mod wire;
 pub mod words;
 
 pub use error::Error;

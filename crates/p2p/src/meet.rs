@@ -7,7 +7,7 @@ use crate::exchange::SLEEP;
 use crate::link::Class;
 use crate::pause::Pause;
 use crate::peers::{Peers, Settings};
-use crate::view::{ADDRESS, Job, MEMBERS, Member, NOBODY, PARTS, TASK, View};
+use crate::view::{ADDRESS, Job, MEMBERS, Member, PARTS, TASK, View};
 use crate::words::{self, Heard, Said};
 use polyrail_rails::mailbox::{Done, Mailbox};
 use polyrail_rails::worker::Refused;
@@ -99,10 +99,7 @@ impl Founding {
                 }
             }
         }
-        let holders = vec![(NOBODY, 0); job.parts as usize];
-        let groups = members.iter().filter_map(|member| job.scheme.in_step_at(member.site));
-        let from = groups.map(|group| (group, 0)).collect();
-        let view = View { owners: owners(&job, &members)?, job, members, holders, from };
+        let view = View::first(job, members)?;
         let bytes: Arc<[u8]> = words::encode(1, &Said::View(Box::new(view.clone()))).into();
         if bytes.len() > words::LONGEST {
             return Err(Error::Use(format!(
@@ -140,25 +137,6 @@ fn check(job: &Job, others: usize) -> Result<(), Error> {
     Err(Error::Use(wrong))
 }
 
-/// Parts in a row for each member, as many as its weight's share.
-fn owners(job: &Job, members: &[Member]) -> Result<Vec<u16>, Error> {
-    let all: u64 = members.iter().map(|member| u64::from(member.weight)).sum();
-    let workers = members.iter().filter(|member| member.weight > 0).count();
-    if all == 0 || (job.parts as usize) < workers {
-        return Err(Error::Use(format!("{} parts are too few for {workers} members", job.parts)));
-    }
-    // each who works has one, and the rest by weight
-    let rest = u64::from(job.parts) - workers as u64;
-    let (mut owners, mut before) = (Vec::new(), 0);
-    for (number, member) in members.iter().enumerate().filter(|(_, member)| member.weight > 0) {
-        let until = before + u64::from(member.weight);
-        let share = 1 + rest * until / all - rest * before / all;
-        owners.extend(std::iter::repeat_n(number as u16, share as usize));
-        before = until;
-    }
-    Ok(owners)
-}
-
 impl Peers {
     /// Joins a run; `founder` is what [`Founding::address`] gave there. Waits until it begins.
     ///
@@ -182,7 +160,7 @@ impl Peers {
                 match mailbox.send_active(peer, words::ACTIVE, &word) {
                     Ok(()) => asked = Some(Instant::now()),
                     Err(Refused::Again) => {}
-                    Err(Refused::Gone) => return Err(gone(&mailbox, 0, peer)),
+                    Err(Refused::Gone) => return Err(gone(mailbox.worker().why(peer), 0)),
                 }
             }
             while let Ok((from, bytes)) = heard.try_recv() {
@@ -192,7 +170,7 @@ impl Peers {
             }
             if let Some(done) = mailbox.next_done() {
                 let Done::Received { buffer, outcome, .. } = done else { continue };
-                let Ok((len, false)) = outcome else { return Err(gone(&mailbox, 0, peer)) };
+                let Ok((len, false)) = outcome else { return Err(gone(mailbox.worker().why(peer), 0)) };
                 return match words::decode(&buffer[..len]) {
                     Ok((epoch, Said::View(view))) => Self::new(settings, mailbox, heard, *view, epoch),
                     Ok(_) => Err(breach(0, "it says something else than who takes part")),

@@ -2,15 +2,16 @@
 
 use crate::board::Board;
 use crate::error::{Error, breach, other_length};
-use crate::exchange::{Changed, Exchange, PIECE, SLEEP, SPINS};
+use crate::exchange::{Changed, Exchange, PIECE, SLEEP};
 use crate::link::{Class, HEAD, Link, TAGS, number_of, write_message};
 use crate::pause::Pause;
 use crate::rounds::{Rounds, Verdict};
 use crate::seat::Way;
 use crate::view::View;
+use crate::wire::{Endpoint, Wire};
 use crate::words::Heard;
 use polyrail_rails::Config;
-use polyrail_rails::mailbox::{self, Mailbox, PutError, Taken};
+use polyrail_rails::mailbox::{Mailbox, PutError, Taken};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -76,8 +77,8 @@ pub struct Change {
 pub type Set = (u32, Option<Vec<u8>>);
 
 /// One process of a run.
-pub struct Peers {
-    exchange: Exchange,
+pub struct Peers<W = Endpoint> {
+    exchange: Exchange<W>,
     board: Option<Board>,
     /// Whether this iteration has ended here, and a call of [`Peers::converged`] has not said so.
     ended: bool,
@@ -92,16 +93,35 @@ impl Peers {
         view: View,
         epoch: u32,
     ) -> Result<Self, Error> {
-        Ok(Self {
-            exchange: Exchange::new(mailbox, heard, view, epoch, settings.patience, settings.pause)?,
-            board: None,
-            ended: false,
-        })
+        let wire = Endpoint::new(mailbox, heard);
+        let exchange = Exchange::new(wire, view, epoch, settings.patience, settings.pause)?;
+        Ok(Self { exchange, board: None, ended: false })
     }
 
     /// Its address is told at a place that others know, as long as it takes part.
     pub(crate) fn is_asked(&mut self, board: Option<Board>) {
         self.board = board;
+    }
+}
+
+impl<W: Wire> Peers<W> {
+    /// A member of the first view of a run, over another wire than an endpoint of this process: all members have the same view, and it names this one's
+    /// address.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn over(wire: W, view: View) -> Result<Self, Error> {
+        Ok(Self { exchange: Exchange::new(wire, view, 1, None, None)?, board: None, ended: false })
+    }
+
+    /// The time, since this member began: where the network is simulated, the simulation's.
+    pub fn now(&self) -> Duration {
+        self.exchange.wire.now()
+    }
+
+    /// What it reaches others by.
+    pub fn wire(&mut self) -> &mut W {
+        &mut self.exchange.wire
     }
 
     pub(crate) fn send_message(&mut self, to: usize, tag: u64, bytes: &Arc<[u8]>) -> Result<(), Error> {
@@ -184,7 +204,7 @@ impl Peers {
                     self.send_data(to, Class::Marked, link, round, bytes)?;
                 }
                 let (peer, number) = (self.exchange.peers[to], self.stamp(iteration));
-                match self.exchange.mailbox.put(peer, link.name(), number, bytes) {
+                match self.exchange.wire.put(peer, link.name(), number, bytes) {
                     Ok(()) => {}
                     Err(PutError::Gone) => self.exchange.miss(to)?,
                     Err(why) => {
@@ -262,7 +282,9 @@ impl Peers {
                         Some(last) => last.saturating_add(most) < iteration,
                         None => most <= iteration,
                     };
-                    if !most.is_some_and(behind) {
+                    // who is behind may wait, in its iteration of a round, for what is sent in this one's, which is still to come
+                    let is_asked = self.exchange.rounds.as_ref().is_some_and(Rounds::is_asked);
+                    if is_asked || !most.is_some_and(behind) {
                         return Ok(received);
                     }
                     self.exchange.turn(&mut waited, from)?;
@@ -276,7 +298,7 @@ impl Peers {
         let epoch = u64::from(self.exchange.epoch);
         let exchange = &mut self.exchange;
         let inbound = exchange.inbound.entry(link).or_default();
-        match exchange.mailbox.take(exchange.peers[from], link.name()) {
+        match exchange.wire.take(exchange.peers[from], link.name()) {
             Taken::New { iteration, bytes, .. } => {
                 if bytes.len() != into.len() {
                     return Err(breach(from, other_length(link, bytes.len(), into.len())));
@@ -354,7 +376,7 @@ impl Peers {
     /// # Errors
     /// As [`Peers::receive`].
     pub fn wait(&mut self, links: &[Link], most: Duration) -> Result<bool, Error> {
-        let until = Instant::now() + most;
+        let until = self.exchange.wire.now() + most;
         let (mut spins, mut asked) = (0, Instant::now());
         loop {
             self.exchange.ask(&mut asked)?;
@@ -369,18 +391,16 @@ impl Peers {
                 there &= match self.exchange.seat.ways[from] {
                     Way::Here => true,
                     Way::InStep => self.exchange.has_next(*link),
-                    Way::Newest(_) => {
-                        self.exchange.mailbox.worker().has_value(self.exchange.peers[from], link.name())
-                    }
+                    Way::Newest(_) => self.exchange.wire.has_value(self.exchange.peers[from], link.name()),
                 };
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.saturating_sub(self.exchange.wire.now());
             if there || left.is_zero() {
                 return Ok(there);
             }
             spins = if moved { 0 } else { spins + 1 };
-            if spins > SPINS {
-                self.exchange.mailbox.sleep(left.min(SLEEP));
+            if spins > W::SPINS {
+                self.exchange.wire.sleep(left.min(SLEEP));
             }
         }
     }
@@ -518,17 +538,17 @@ impl Peers {
             return Err(Error::Use(format!("there is no member {member}")));
         };
         if member != exchange.seat.me {
-            exchange.mailbox.set_scheme(peer, mailbox::Scheme::Asynchronous);
+            exchange.wire.newest_counts(peer);
             exchange.told += 1;
             // what cannot be told is not
-            let _ = exchange.mailbox.put(peer, u64::MAX, exchange.told, bytes);
+            let _ = exchange.wire.put(peer, u64::MAX, exchange.told, bytes);
         }
         Ok(())
     }
 
     /// The newest that another member told, if it was not had before.
     pub fn told(&mut self, member: usize) -> Option<Vec<u8>> {
-        match self.exchange.mailbox.take(*self.exchange.peers.get(member)?, u64::MAX) {
+        match self.exchange.wire.take(*self.exchange.peers.get(member)?, u64::MAX) {
             Taken::New { bytes, .. } => Some(bytes.to_vec()),
             _ => None,
         }
@@ -556,7 +576,7 @@ impl Peers {
     /// # Errors
     /// As [`Peers::wait`]; what was posted before a change is gone.
     pub fn posted(&mut self, most: Duration) -> Result<Option<(usize, Vec<u8>)>, Error> {
-        let until = Instant::now() + most;
+        let until = self.exchange.wire.now() + most;
         let mut asked = Instant::now();
         loop {
             self.exchange.ask(&mut asked)?;
@@ -567,18 +587,18 @@ impl Peers {
             if let Some(posted) = self.exchange.next_posted() {
                 return Ok(Some(posted));
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.saturating_sub(self.exchange.wire.now());
             if left.is_zero() {
                 return Ok(None);
             }
-            self.exchange.mailbox.sleep(left.min(SLEEP));
+            self.exchange.wire.sleep(left.min(SLEEP));
         }
     }
 
     /// Whether a member is known to be gone, and why.
     pub fn is_gone(&self, member: usize) -> Option<String> {
         let peer = *self.exchange.peers.get(member)?;
-        self.exchange.mailbox.worker().why(peer).map(str::to_owned)
+        self.exchange.wire.why(peer).map(str::to_owned)
     }
 
     /// Whether all others who compute are gone, or say nothing: then the run cannot go on.
@@ -588,11 +608,11 @@ impl Peers {
 
     /// Leaves: what was sent is brought to its end, for at most so long.
     pub fn leave(mut self, most: Duration) {
-        let until = Instant::now() + most;
+        let until = self.exchange.wire.now() + most;
         // words that others wait for: verdicts
-        while self.exchange.step().is_ok() && self.exchange.has_words() && Instant::now() < until {
-            self.exchange.mailbox.sleep(Duration::from_millis(1));
+        while self.exchange.step().is_ok() && self.exchange.has_words() && self.exchange.wire.now() < until {
+            self.exchange.wire.sleep(Duration::from_millis(1));
         }
-        self.exchange.mailbox.close(until.saturating_duration_since(Instant::now()));
+        self.exchange.wire.close(until.saturating_sub(self.exchange.wire.now()));
     }
 }

@@ -180,6 +180,11 @@ impl Rounds {
         self.open.iter().find(|(_, round)| round.at == Some(self.iteration)).map(|(number, _)| *number)
     }
 
+    /// Whether an iteration that is to come is marked: others may be in theirs of that round, and wait for what is sent in this one.
+    pub fn is_asked(&self) -> bool {
+        self.open.values().any(|round| round.at.is_some_and(|at| at > self.iteration))
+    }
+
     /// The iteration is over, with this norm of the vector that was sent in it and received. `fresh`: since the last call something new
     /// has come from each neighbour. The next iteration begins, unless [`Rounds::holds`]; then it begins when that has ended.
     pub fn end(&mut self, norm: f64, fresh: bool) {

@@ -1,6 +1,7 @@
 //! Who takes part, in what, and who holds which part.
 
 use crate::Scheme;
+use crate::error::Error;
 use std::collections::BTreeMap;
 
 /// Bytes of an endpoint's address.
@@ -57,9 +58,39 @@ pub struct View {
 }
 
 impl View {
+    /// The view that a run begins with: parts in a row for each member, by their weights' shares.
+    ///
+    /// # Errors
+    /// There are too few parts.
+    pub fn first(job: Job, members: Vec<Member>) -> Result<Self, Error> {
+        let holders = vec![(NOBODY, 0); job.parts as usize];
+        let groups = members.iter().filter_map(|member| job.scheme.in_step_at(member.site));
+        let from = groups.map(|group| (group, 0)).collect();
+        Ok(Self { owners: owners(&job, &members)?, job, members, holders, from })
+    }
+
     /// The iteration that this member goes on from; none where it is not in step with others.
     pub fn from_of(&self, member: usize) -> Option<u64> {
         let group = self.job.scheme.in_step_at(self.members[member].site)?;
         Some(self.from.get(&group).copied().unwrap_or(0))
     }
+}
+
+/// Parts in a row for each member, as many as its weight's share.
+fn owners(job: &Job, members: &[Member]) -> Result<Vec<u16>, Error> {
+    let all: u64 = members.iter().map(|member| u64::from(member.weight)).sum();
+    let workers = members.iter().filter(|member| member.weight > 0).count();
+    if all == 0 || (job.parts as usize) < workers {
+        return Err(Error::Use(format!("{} parts are too few for {workers} members", job.parts)));
+    }
+    // each who works has one, and the rest by weight
+    let rest = u64::from(job.parts) - workers as u64;
+    let (mut owners, mut before) = (Vec::new(), 0);
+    for (number, member) in members.iter().enumerate().filter(|(_, member)| member.weight > 0) {
+        let until = before + u64::from(member.weight);
+        let share = 1 + rest * until / all - rest * before / all;
+        owners.extend(std::iter::repeat_n(number as u16, share as usize));
+        before = until;
+    }
+    Ok(owners)
 }

@@ -6,9 +6,10 @@ use crate::multigrid::{COARSEST, Exchange, Multigrid, halves, whole};
 use crate::problem::Problem;
 use crate::sweep::{Method, distance, psor, richardson_many};
 use crate::values::Values;
+use polyrail_p2p::wire::Wire;
 use polyrail_p2p::{Link, Peers, Received, Scheme, Verdict};
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Points in each direction, at most: a solution of 64 GiB.
 pub const POINTS: usize = 2047;
@@ -174,8 +175,8 @@ pub struct Share {
     parts: Vec<Part>,
     /// The coarser grids of the parts, where the method has some; made when they are needed.
     multigrid: Option<Multigrid>,
-    begin: Instant,
-    told: Option<Instant>,
+    begin: Duration,
+    told: Option<Duration>,
     progress: Progress,
 }
 
@@ -184,7 +185,7 @@ impl Share {
     ///
     /// # Errors
     /// The task is none.
-    pub fn new(peers: &Peers) -> Result<Self, Error> {
+    pub fn new<W: Wire>(peers: &Peers<W>) -> Result<Self, Error> {
         let job = &peers.view().job;
         let task = Task::parse(&job.task)?;
         let division = task.divide(job.parts)?;
@@ -196,7 +197,7 @@ impl Share {
             task,
             division,
             parts,
-            begin: Instant::now(),
+            begin: peers.now(),
             told: None,
             progress: Progress::default(),
         })
@@ -206,7 +207,7 @@ impl Share {
     ///
     /// # Errors
     /// A member is gone that may not be; the others have gone on without this one.
-    pub fn compute(&mut self, peers: &mut Peers) -> Result<Option<Outcome>, Error> {
+    pub fn compute<W: Wire>(&mut self, peers: &mut Peers<W>) -> Result<Option<Outcome>, Error> {
         loop {
             if self.parts.is_empty() && is_over(peers)? {
                 return Ok(None);
@@ -230,7 +231,7 @@ impl Share {
     ///
     /// # Errors
     /// States that are gone on from do not come.
-    pub fn change(&mut self, peers: &mut Peers) -> Result<(), Error> {
+    pub fn change<W: Wire>(&mut self, peers: &mut Peers<W>) -> Result<(), Error> {
         let change = loop {
             match peers.change() {
                 Err(polyrail_p2p::Error::Changed) => {}
@@ -259,7 +260,7 @@ impl Share {
         Ok(())
     }
 
-    fn iterate(&mut self, peers: &mut Peers) -> Result<Option<Verdict>, Error> {
+    fn iterate<W: Wire>(&mut self, peers: &mut Peers<W>) -> Result<Option<Verdict>, Error> {
         if self.parts.is_empty() {
             // there is nothing to do for this member until others are lost
             peers.wait(&[], Duration::ZERO)?;
@@ -279,7 +280,7 @@ impl Share {
                 peers.send(link(part.number, *beyond, *face), &bytes)?;
             }
         }
-        let before = Instant::now();
+        let before = peers.now();
         let mut oldest = Duration::ZERO;
         for part in &mut self.parts {
             for (face, beyond, buffer) in &mut part.beyond {
@@ -291,7 +292,7 @@ impl Share {
                 }
             }
         }
-        self.progress.waited += before.elapsed().as_secs_f64();
+        self.progress.waited += peers.now().saturating_sub(before).as_secs_f64();
         let alone = self.division.parts() == 1;
         let mut norm = 0.0_f64;
         for part in &mut self.parts {
@@ -303,6 +304,9 @@ impl Share {
                 }
             }
             norm = norm.max(sweep(&self.task, &mut part.block, judged, half, alone));
+            let points: usize = part.block.size().iter().product();
+            let colours = if half.is_some() { 0.5 } else { 1.0 };
+            peers.wire().worked(points as f64 * f64::from(self.task.inner) * colours);
             // others want to hear that it is there
             peers.wait(&[], Duration::ZERO)?;
         }
@@ -310,24 +314,24 @@ impl Share {
             self.cycle(peers)?;
         }
         let progress = &mut self.progress;
-        progress.seconds = self.begin.elapsed().as_secs_f64();
+        progress.seconds = peers.now().saturating_sub(self.begin).as_secs_f64();
         progress.iterations += 1;
         progress.distance = norm;
         progress.age = oldest.as_secs_f64();
-        if self.told.is_none_or(|told| told.elapsed() > TELL) {
-            self.told = Some(Instant::now());
+        if self.told.is_none_or(|told| peers.now().saturating_sub(told) > TELL) {
+            self.told = Some(peers.now());
             peers.tell(LOOKS_ON, &serde_json::to_vec(progress).expect("numbers"))?;
         }
-        let before = Instant::now();
+        let before = peers.now();
         let verdict = peers.converged(norm)?;
-        self.progress.waited += before.elapsed().as_secs_f64();
+        self.progress.waited += peers.now().saturating_sub(before).as_secs_f64();
         Ok(verdict)
     }
 }
 
 impl Share {
     /// One cycle of all parts.
-    fn cycle(&mut self, peers: &mut Peers) -> Result<(), Error> {
+    fn cycle<W: Wire>(&mut self, peers: &mut Peers<W>) -> Result<(), Error> {
         let Self { task, division, parts, .. } = self;
         let numbers = || parts.iter().map(|part| part.number).collect::<Vec<_>>();
         let multigrid =
@@ -342,12 +346,12 @@ impl Share {
 }
 
 /// The others, for what is exchanged within a cycle.
-struct Others<'a> {
-    peers: &'a mut Peers,
+struct Others<'a, W> {
+    peers: &'a mut Peers<W>,
     waited: Duration,
 }
 
-impl Exchange for Others<'_> {
+impl<W: Wire> Exchange for Others<'_, W> {
     type Error = Error;
 
     fn send(&mut self, link: Link, bytes: &[u8]) -> Result<(), Error> {
@@ -355,9 +359,9 @@ impl Exchange for Others<'_> {
     }
 
     fn receive(&mut self, link: Link, into: &mut [u8]) -> Result<(), Error> {
-        let before = Instant::now();
+        let before = self.peers.now();
         self.peers.receive(link, into)?;
-        self.waited += before.elapsed();
+        self.waited += self.peers.now().saturating_sub(before);
         Ok(())
     }
 
@@ -375,7 +379,7 @@ impl Exchange for Others<'_> {
 }
 
 /// For who holds nothing: whether the run is over. It waits a little.
-fn is_over(peers: &mut Peers) -> Result<bool, Error> {
+fn is_over<W: Wire>(peers: &mut Peers<W>) -> Result<bool, Error> {
     if peers.view().members[LOOKS_ON].weight > 0 {
         return Err(Error::NobodyLooks);
     }

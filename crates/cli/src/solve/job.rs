@@ -38,7 +38,7 @@ const TOGETHER: Duration = Duration::from_secs(600);
 const LINE: Duration = Duration::from_millis(500);
 
 /// Founds the run, starts its processes, and gathers what they found. Of those that a launcher started this is the first, and has one process compute in its place.
-pub fn main(args: &Obstacle, launched: Option<Launched>) -> Result<(), Error> {
+pub fn main(args: &Obstacle, launched: &mut Option<Launched>) -> Result<(), Error> {
     checked(args)?;
     let hosts = hosts(args)?;
     let by_launcher = launched.as_ref().map_or(0, Launched::size);
@@ -95,7 +95,7 @@ pub fn main(args: &Obstacle, launched: Option<Launched>) -> Result<(), Error> {
     }
 
     let own = settings(args.site, 0)?;
-    let founding = match launched {
+    let founding = match launched.take() {
         Some(launched) => launched.found(own)?,
         None => Founding::new(own)?,
     };

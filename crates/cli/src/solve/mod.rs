@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `job` | the one who starts: processes of this host, others who join, progress, the end |
 //! | `picture` | convergence against time, and a cut through the solution |
+//! | `simulated` | the same on a simulated network |
 //! | `started` | processes of this host, and of others by ssh |
 //! | `told` | what is printed |
 
 mod job;
 mod picture;
+mod simulated;
 mod started;
 mod told;
 
@@ -27,6 +29,7 @@ use polyrail_solve::sweep::Method;
 
 use crate::output::tell;
 
+use simulated::Network;
 use started::{Host, Started};
 
 /// Where processes that the command starts find the run's address: it is the key to the run, and a command's words can be read by all.
@@ -112,6 +115,13 @@ struct Obstacle {
     /// Writes the solution for ParaView, pictures and a summary as JSON into this directory
     #[arg(short, long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
+    /// Computes for a simulated network, and says how long it would take there: infiniband-2013, ethernet-2013, 10g or 100g, and what is different,
+    /// as in 10g,sites=2,delay=20ms,rate=125M,loss=1%,slow=1:0.5,jitter=20%
+    #[arg(long, value_name = "NETWORK", conflicts_with_all = ["join", "hosts", "hostfile", "wait_for", "open", "output", "keep"])]
+    simulate: Option<Network>,
+    /// With --simulate: what is computed stands for a cube with so many points in each direction
+    #[arg(long = "as", value_name = "POINTS", requires = "simulate")]
+    stands_for: Option<usize>,
     /// Prints the summary as JSON
     #[arg(long)]
     json: bool,
@@ -189,7 +199,9 @@ impl Error {
 /// Runs the subcommand; the exit status is the one to end with.
 pub fn main(args: &Args) -> ExitCode {
     let Task::Obstacle(args) = &args.task;
-    match begin(args) {
+    // of a launcher: when this is let go, the others end, and with them, by the launcher, this one, so that the reason is told before
+    let mut launched = None;
+    match begin(args, &mut launched) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             tell!("polyrail solve: {why}");
@@ -198,7 +210,10 @@ pub fn main(args: &Args) -> ExitCode {
     }
 }
 
-fn begin(args: &Obstacle) -> Result<(), Error> {
+fn begin(args: &Obstacle, launched: &mut Option<Launched>) -> Result<(), Error> {
+    if let Some(network) = &args.simulate {
+        return simulated::main(args, network);
+    }
     if let Some(address) = args.join.clone().or_else(|| std::env::var(JOIN).ok()) {
         let address = read(&address)?;
         if args.until_input_ends {
@@ -210,11 +225,10 @@ fn begin(args: &Obstacle) -> Result<(), Error> {
         }
         return take_part(args, &address);
     }
-    match Launched::find()? {
-        Some(launched) if launched.rank() > 0 => {
-            take_part(args, &launched.address(&settings(args.site, 1)?)?)
-        }
-        launched => job::main(args, launched),
+    *launched = Launched::find()?;
+    match launched.take_if(|launched| launched.rank() > 0) {
+        Some(launched) => take_part(args, &launched.address(&settings(args.site, 1)?)?),
+        None => job::main(args, launched),
     }
 }
 

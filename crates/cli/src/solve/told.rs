@@ -47,12 +47,7 @@ impl Told {
         Self {
             version: 1,
             task: solution.task,
-            scheme: match scheme {
-                Scheme::Synchronous => "synchronous".into(),
-                Scheme::Asynchronous => "asynchronous".into(),
-                Scheme::Hybrid => "hybrid".into(),
-                Scheme::Bounded(bound) => format!("values at most {bound} iterations old"),
-            },
+            scheme: scheme_name(scheme),
             peers,
             parts,
             wanted,
@@ -65,18 +60,32 @@ impl Told {
     }
 }
 
-/// The same for people.
-pub fn summary(told: &Told, files: Option<&Path>) -> String {
-    let n = told.task.problem.n;
-    let method = match told.task.method {
+/// A scheme, for people.
+pub fn scheme_name(scheme: Scheme) -> String {
+    match scheme {
+        Scheme::Synchronous => "synchronous".into(),
+        Scheme::Asynchronous => "asynchronous".into(),
+        Scheme::Hybrid => "hybrid".into(),
+        Scheme::Bounded(bound) => format!("values at most {bound} iterations old"),
+    }
+}
+
+/// What is solved, and how.
+pub fn heading(task: &Task, scheme: &str) -> String {
+    let n = task.problem.n;
+    let method = match task.method {
         Method::Richardson => "projected Richardson",
         Method::Psor => "projected over-relaxation",
         Method::Multigrid => "projected multigrid",
     };
+    format!("obstacle problem {:?}, {n} x {n} x {n} points: {method}, {scheme}", task.problem.instance)
+}
+
+/// The same for people.
+pub fn summary(told: &Told, files: Option<&Path>) -> String {
     let mut text = format!(
-        "obstacle problem {:?}, {n} x {n} x {n} points: {method}, {}, {} in {}\n",
-        told.task.problem.instance,
-        told.scheme,
+        "{}, {} in {}\n",
+        heading(&told.task, &told.scheme),
         counted(told.peers, "process", "processes"),
         counted(told.parts as usize, "part", "parts"),
     );

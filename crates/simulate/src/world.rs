@@ -1,0 +1,313 @@
+//! What is under way, and when it is where.
+
+use crate::model::{Line, Model};
+use polyrail_p2p::wire::{Done, PeerIdx};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Bytes of what stands before a message on a wire.
+const FRAME: usize = 64;
+/// Messages up to this are words, and not scaled.
+const WORD: usize = 256;
+
+/// Nanoseconds.
+pub(crate) type Time = u64;
+/// When nothing has come to anybody, and nobody has computed, for so long, nothing will.
+const QUIET: Time = 600_000_000_000;
+
+/// What is sent.
+enum What {
+    Message { tag: u64, bytes: Arc<[u8]> },
+    Active { bytes: Vec<u8> },
+    Value { tag: u64, number: u64, bytes: Vec<u8> },
+}
+
+struct Item {
+    from: usize,
+    to: usize,
+    what: What,
+}
+
+enum Event {
+    /// A member goes on, if it waits for this.
+    Wake {
+        member: usize,
+        reason: u64,
+    },
+    /// A card has sent what it had.
+    Free {
+        member: usize,
+    },
+    Arrive(Item),
+}
+
+/// The newest value of a tag.
+pub(crate) struct Value {
+    pub(crate) number: u64,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) came: Time,
+    pub(crate) is_new: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Node {
+    queue: VecDeque<Item>,
+    is_sending: bool,
+    /// Until when the card receives what it is receiving.
+    receives: Time,
+    posted: Vec<(Option<PeerIdx>, u64, Vec<u8>)>,
+    unmatched: VecDeque<(usize, u64, Arc<[u8]>)>,
+    pub(crate) done: VecDeque<Done>,
+    pub(crate) heard: VecDeque<(PeerIdx, Vec<u8>)>,
+    pub(crate) values: HashMap<(usize, u64), Value>,
+    /// What has come since it was last looked at.
+    pub(crate) moved: usize,
+    /// Processor time that was used and has not passed.
+    pub(crate) debt: Time,
+    /// What it waits for, and whether something that comes wakes it.
+    reason: u64,
+    is_open: bool,
+}
+
+pub(crate) struct World {
+    pub(crate) model: Model,
+    pub(crate) now: Time,
+    pub(crate) nodes: Vec<Node>,
+    events: BinaryHeap<Reverse<(Time, u64, Slot)>>,
+    /// Events, by place.
+    kept: Vec<Option<Event>>,
+    free: Vec<usize>,
+    caused: u64,
+    /// When something came or was computed last.
+    active: Time,
+    /// Until when the line from a site to another is busy.
+    lines: HashMap<(u32, u32), Time>,
+    /// When the last message from one to another comes: none overtakes another.
+    order: HashMap<(usize, usize), Time>,
+    chance: u64,
+}
+
+type Slot = usize;
+
+fn nanoseconds(seconds: f64) -> Time {
+    (seconds * 1e9) as Time
+}
+
+impl World {
+    pub(crate) fn new(model: Model) -> Self {
+        let nodes = (0..model.sites.len()).map(|_| Node::default()).collect();
+        let chance = model.seed;
+        Self {
+            model,
+            now: 0,
+            nodes,
+            events: BinaryHeap::new(),
+            kept: Vec::new(),
+            free: Vec::new(),
+            caused: 0,
+            active: 0,
+            lines: HashMap::new(),
+            order: HashMap::new(),
+            chance,
+        }
+    }
+
+    /// From 0 to 1 (SplitMix64).
+    fn chance(&mut self) -> f64 {
+        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.chance;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) as f64 / u64::MAX as f64
+    }
+
+    /// How long this work takes a member.
+    pub(crate) fn takes(&mut self, member: usize, amount: f64) -> Time {
+        let mut seconds = amount * self.model.unit / self.model.speeds[member];
+        if self.model.jitter > 0.0 {
+            seconds *= 1.0 - self.model.jitter * (1.0 - self.chance()).max(1e-12).ln();
+        }
+        nanoseconds(seconds)
+    }
+
+    fn cause(&mut self, at: Time, event: Event) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.kept.push(None);
+            self.kept.len() - 1
+        });
+        self.kept[slot] = Some(event);
+        self.caused += 1;
+        self.events.push(Reverse((at, self.caused, slot)));
+    }
+
+    /// A member goes on at this time; where it is open, with what comes before, too.
+    pub(crate) fn wake(&mut self, member: usize, at: Time, is_open: bool) {
+        let node = &mut self.nodes[member];
+        node.reason += 1;
+        node.is_open = is_open;
+        let reason = node.reason;
+        self.cause(at, Event::Wake { member, reason });
+    }
+
+    /// The next member that goes on; none: nothing will ever happen again but that somebody looks in vain.
+    pub(crate) fn next(&mut self) -> Option<usize> {
+        loop {
+            let Reverse((at, _, slot)) = self.events.pop()?;
+            self.now = at;
+            self.free.push(slot);
+            if at > self.active + QUIET {
+                return None;
+            }
+            match self.kept[slot].take()? {
+                Event::Wake { member, reason } if self.nodes[member].reason == reason => {
+                    let waited = std::mem::take(&mut self.nodes[member].is_open);
+                    if !waited {
+                        self.active = at;
+                    }
+                    return Some(member);
+                }
+                Event::Wake { .. } => {}
+                Event::Free { member } => {
+                    self.nodes[member].is_sending = false;
+                    self.send_next(member);
+                }
+                Event::Arrive(item) => self.arrive(item),
+            }
+        }
+    }
+
+    pub(crate) fn send(&mut self, from: usize, to: usize, tag: u64, bytes: Arc<[u8]>) {
+        self.give(Item { from, to, what: What::Message { tag, bytes } });
+    }
+
+    pub(crate) fn send_active(&mut self, from: usize, to: usize, bytes: Vec<u8>) {
+        self.give(Item { from, to, what: What::Active { bytes } });
+    }
+
+    /// A value takes the place of one with its tag that has not left.
+    pub(crate) fn put(&mut self, from: usize, to: usize, tag: u64, number: u64, bytes: &[u8]) {
+        let waiting = self.nodes[from].queue.iter_mut().find_map(|item| match &mut item.what {
+            What::Value { tag: of, number, bytes } if item.to == to && *of == tag => Some((number, bytes)),
+            _ => None,
+        });
+        if let Some((had, room)) = waiting {
+            *had = number;
+            room.clear();
+            room.extend(bytes);
+            return;
+        }
+        self.give(Item { from, to, what: What::Value { tag, number, bytes: bytes.to_vec() } });
+    }
+
+    fn give(&mut self, item: Item) {
+        let from = item.from;
+        self.nodes[from].debt += self.model.overhead.as_nanos() as Time;
+        self.nodes[from].queue.push_back(item);
+        self.send_next(from);
+    }
+
+    fn size(&self, what: &What) -> f64 {
+        let len = match what {
+            What::Message { bytes, .. } => bytes.len(),
+            What::Active { bytes } => bytes.len(),
+            What::Value { bytes, .. } => bytes.len(),
+        };
+        let scale = if len > WORD { self.model.scale } else { 1.0 };
+        FRAME as f64 + len as f64 * scale
+    }
+
+    fn send_next(&mut self, member: usize) {
+        if self.nodes[member].is_sending {
+            return;
+        }
+        let Some(item) = self.nodes[member].queue.pop_front() else { return };
+        self.nodes[member].is_sending = true;
+        let size = self.size(&item.what);
+        let (here, there) = (self.model.sites[item.from], self.model.sites[item.to]);
+        let card = nanoseconds(size / self.model.near.rate);
+        self.cause(self.now + card, Event::Free { member });
+        let is_far = here != there;
+        let line: Line = if is_far { self.model.far } else { self.model.near };
+        let mut at = self.now + card + self.model.near.latency.as_nanos() as Time;
+        if is_far {
+            let busy = self.lines.entry((here, there)).or_default();
+            *busy = at.max(*busy) + nanoseconds(size / line.rate);
+            at = *busy + line.latency.as_nanos() as Time;
+        }
+        if line.loss > 0.0 && self.chance() < line.loss {
+            // a value comes again, too, and counts if none that is newer has come meanwhile
+            at += self.model.recovery.as_nanos() as Time;
+        }
+        // what comes from several at once comes one after the other
+        let receives = &mut self.nodes[item.to].receives;
+        at = at.max(*receives + card);
+        *receives = at;
+        if !matches!(item.what, What::Value { .. }) {
+            let last = self.order.entry((item.from, item.to)).or_default();
+            at = at.max(*last);
+            *last = at;
+        }
+        self.cause(at, Event::Arrive(item));
+    }
+
+    fn arrive(&mut self, Item { from, to, what }: Item) {
+        let (now, overhead) = (self.now, self.model.overhead.as_nanos() as Time);
+        let node = &mut self.nodes[to];
+        node.debt += overhead;
+        node.moved += 1;
+        match what {
+            What::Active { bytes } => node.heard.push_back((PeerIdx(from as u32), bytes)),
+            What::Message { tag, bytes } => match node.take_posted(from, tag) {
+                Some(buffer) => node.receive(from, buffer, &bytes),
+                None => node.unmatched.push_back((from, tag, bytes)),
+            },
+            What::Value { tag, number, bytes } => {
+                let value = node.values.entry((from, tag)).or_insert(Value {
+                    number: 0,
+                    bytes: Vec::new(),
+                    came: 0,
+                    is_new: false,
+                });
+                // of two the newer counts
+                if value.came == 0 || number > value.number {
+                    *value = Value { number, bytes, came: now.max(1), is_new: true };
+                }
+            }
+        }
+        if node.is_open {
+            self.wake(to, now, false);
+        }
+    }
+}
+
+impl Node {
+    fn take_posted(&mut self, from: usize, tag: u64) -> Option<Vec<u8>> {
+        let fits = |(of, wanted, _): &(Option<PeerIdx>, u64, Vec<u8>)| {
+            *wanted == tag && of.is_none_or(|of| of.0 as usize == from)
+        };
+        let at = self.posted.iter().position(fits)?;
+        Some(self.posted.remove(at).2)
+    }
+
+    fn receive(&mut self, from: usize, mut buffer: Vec<u8>, bytes: &[u8]) {
+        let len = bytes.len().min(buffer.len());
+        buffer[..len].copy_from_slice(&bytes[..len]);
+        let outcome = Ok((len, bytes.len() > len));
+        self.done.push_back(Done::Received { from: Some(PeerIdx(from as u32)), buffer, outcome });
+    }
+
+    pub(crate) fn recv(&mut self, from: Option<PeerIdx>, tag: u64, buffer: Vec<u8>) {
+        let fits = |(of, had, _): &(usize, u64, Arc<[u8]>)| {
+            *had == tag && from.is_none_or(|from| from.0 as usize == *of)
+        };
+        let Some(at) = self.unmatched.iter().position(fits) else {
+            self.posted.push((from, tag, buffer));
+            return;
+        };
+        if let Some((of, _, bytes)) = self.unmatched.remove(at) {
+            self.receive(of, buffer, &bytes);
+            self.moved += 1;
+        }
+    }
+}
