@@ -54,8 +54,8 @@ where
 {
     let count = model.sites.len();
     let world = Arc::new(Mutex::new(World::new(model.clone())));
-    let results: Arc<Mutex<Vec<Option<(Duration, T)>>>> =
-        Arc::new(Mutex::new((0..count).map(|_| None).collect()));
+    let none: Vec<Option<(Duration, T)>> = (0..count).map(|_| None).collect();
+    let results = Arc::new(Mutex::new(none));
     let members: Vec<Member> = (0..count)
         .map(|member| Member { address: address(member), site: model.sites[member], weight: 1 })
         .collect();
