@@ -173,6 +173,8 @@ def test_one_thread_at_a_time(pair: Pair) -> None:
 
 def interrupted(call: Callable[[], Any]) -> None:
     """A signal comes while a call waits, and ends it; without, the call would not end."""
+    # what is started in the background of a shell has it ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         timer.start()
