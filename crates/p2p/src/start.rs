@@ -9,7 +9,8 @@ use crate::view::{ADDRESS, Job};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use polyrail_rails::named;
-use polyrail_rendezvous::{PATIENCE, Place, Way, place};
+pub use polyrail_rendezvous::PATIENCE;
+use polyrail_rendezvous::{Place, Way, place};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,7 @@
 //! What is under way, and when it is where.
 
 use crate::model::{Line, Model};
+use polyrail_core::sim::Rng;
 use polyrail_p2p::wire::{Done, PeerIdx};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -56,7 +57,8 @@ pub(crate) struct Node {
     is_sending: bool,
     /// Until when the card receives what it is receiving.
     receives: Time,
-    posted: Vec<(Option<PeerIdx>, u64, Vec<u8>)>,
+    /// By tag: from whom, and for how much. Room is made when something comes: most of what is posted is for what never does.
+    posted: HashMap<u64, VecDeque<(Option<PeerIdx>, usize)>>,
     unmatched: VecDeque<(usize, u64, Arc<[u8]>)>,
     pub(crate) done: VecDeque<Done>,
     pub(crate) heard: VecDeque<(PeerIdx, Vec<u8>)>,
@@ -85,7 +87,7 @@ pub(crate) struct World {
     lines: HashMap<(u32, u32), Time>,
     /// When the last message from one to another comes: none overtakes another.
     order: HashMap<(usize, usize), Time>,
-    chance: u64,
+    chance: Rng,
 }
 
 type Slot = usize;
@@ -97,7 +99,7 @@ fn nanoseconds(seconds: f64) -> Time {
 impl World {
     pub(crate) fn new(model: Model) -> Self {
         let nodes = (0..model.sites.len()).map(|_| Node::default()).collect();
-        let chance = model.seed;
+        let chance = Rng::new(model.seed);
         Self {
             model,
             now: 0,
@@ -113,13 +115,9 @@ impl World {
         }
     }
 
-    /// From 0 to 1 (SplitMix64).
+    /// From 0 to 1.
     fn chance(&mut self) -> f64 {
-        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.chance;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) as f64 / u64::MAX as f64
+        self.chance.draw() as f64 / u64::MAX as f64
     }
 
     /// How long this work takes a member.
@@ -283,11 +281,9 @@ impl World {
 
 impl Node {
     fn take_posted(&mut self, from: usize, tag: u64) -> Option<Vec<u8>> {
-        let fits = |(of, wanted, _): &(Option<PeerIdx>, u64, Vec<u8>)| {
-            *wanted == tag && of.is_none_or(|of| of.0 as usize == from)
-        };
-        let at = self.posted.iter().position(fits)?;
-        Some(self.posted.remove(at).2)
+        let posted = self.posted.get_mut(&tag)?;
+        let at = posted.iter().position(|(of, _)| of.is_none_or(|of| of.0 as usize == from))?;
+        posted.remove(at).map(|(_, len)| vec![0; len])
     }
 
     fn receive(&mut self, from: usize, mut buffer: Vec<u8>, bytes: &[u8]) {
@@ -302,7 +298,7 @@ impl Node {
             *had == tag && from.is_none_or(|from| from.0 as usize == *of)
         };
         let Some(at) = self.unmatched.iter().position(fits) else {
-            self.posted.push((from, tag, buffer));
+            self.posted.entry(tag).or_default().push_back((from, buffer.len()));
             return;
         };
         if let Some((of, _, bytes)) = self.unmatched.remove(at) {

@@ -5,25 +5,23 @@ use std::io::{BufWriter, IsTerminal};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use polyrail_p2p::start::write_address;
+use polyrail_p2p::start::{PATIENCE, write_address};
 use polyrail_p2p::{Error as PeersError, Founding, Job, Launched};
 use polyrail_solve::certify;
 use polyrail_solve::gather::{Solution, gather};
 use polyrail_solve::output::write_vti;
 use polyrail_solve::problem::Problem;
-use polyrail_solve::run::{self, Progress, Task};
+use polyrail_solve::run::{self, Progress};
 use polyrail_solve::sweep::Method;
 
 use super::started::{Host, Started, hosts_of};
 use super::told::{Told, summary};
-use super::{Error, Obstacle, checked, picture, settings};
+use super::{EVERY, Error, Obstacle, Plan, checked, picture, planned, settings};
 use crate::output::{self, tell};
 use crate::signals;
 
 /// Processes that are started where nobody says how many, at most.
 const PEERS: usize = 8;
-/// Iterations between two that are judged, where all are in step.
-const EVERY: u64 = 16;
 /// Cycles of multigrid between two of which states are kept, at least: a run has some ten.
 const CYCLES_KEPT: u64 = 4;
 /// What a sweep takes for a point, in seconds, as far as it is known before.
@@ -32,8 +30,6 @@ const SWEEP: f64 = 1.5e-9;
 const CYCLE: f64 = 12.0;
 /// Seconds that are computed again at most, nearly, when a process is lost.
 const AGAIN: f64 = 2.0;
-/// How long processes that a launcher has started may take to come.
-const TOGETHER: Duration = Duration::from_secs(600);
 /// Between two lines of progress.
 const LINE: Duration = Duration::from_millis(500);
 
@@ -63,27 +59,13 @@ pub fn main(args: &Obstacle, launched: &mut Option<Launched>) -> Result<(), Erro
                 .into(),
         ));
     }
-    let problem = Problem { instance: args.instance, n: args.points };
-    let bound = args.bound.unwrap_or_else(|| certify::usual(&problem));
-    let tolerance = certify::tolerance(&problem, bound).ok_or_else(|| {
-        let least = certify::certificate(&problem, 0.0).bound;
-        Error::Use(format!(
-            "--bound {bound} is not possible: roundings alone are {least:.1e} on so many points"
-        ))
-    })?;
-    let parts = args.parts.unwrap_or(peers as u32);
-    let method = args.method.into();
-    let inner = args.inner;
-    let task = Task { problem, method, slabs: args.slabs, inner };
-    if (parts as usize) < peers {
-        return Err(Error::Use(format!("--parts {parts} is less than the {peers} processes")));
-    }
-    task.check(args.scheme, &task.divide(parts)?)?;
+    let Plan { task, bound, tolerance, parts } = planned(args, peers)?;
+    let problem = task.problem;
     // a cycle is much, and few are needed
     let is_multigrid = task.method == Method::Multigrid;
     let (every, sweeps) = if is_multigrid { (1, CYCLE) } else { (EVERY, 1.0) };
     let keep = args.keep.unwrap_or_else(|| {
-        let points = (args.points as f64).powi(3) / peers as f64 * f64::from(inner);
+        let points = (args.points as f64).powi(3) / peers as f64 * f64::from(task.inner);
         ((AGAIN / (points * SWEEP * sweeps)) as u64).max(if is_multigrid { CYCLES_KEPT } else { EVERY })
     });
     let others_join = args.wait_for > 0 || args.open || by_launcher > 1;
@@ -125,9 +107,9 @@ pub fn main(args: &Obstacle, launched: &mut Option<Launched>) -> Result<(), Erro
     };
     let gathering = Instant::now();
     let gathered = founding.gather(job, peers, |here| {
-        if by_launcher > 0 && gathering.elapsed() > TOGETHER {
+        if by_launcher > 0 && gathering.elapsed() > PATIENCE {
             let what = format!("{} of the {peers} processes that were started together", peers - here);
-            return Err(PeersError::Silent(what, TOGETHER));
+            return Err(PeersError::Silent(what, PATIENCE));
         }
         watch(false)
     });

@@ -22,8 +22,9 @@ use clap::ValueEnum;
 use polyrail_p2p::start::{read_address, write_address};
 use polyrail_p2p::view::ADDRESS;
 use polyrail_p2p::{Launched, Peers, Scheme, Settings};
+use polyrail_solve::certify;
 use polyrail_solve::gather;
-use polyrail_solve::problem::Instance;
+use polyrail_solve::problem::{Instance, Problem};
 use polyrail_solve::run::{self, POINTS};
 use polyrail_solve::sweep::Method;
 
@@ -34,6 +35,9 @@ use started::{Host, Started};
 
 /// Where processes that the command starts find the run's address: it is the key to the run, and a command's words can be read by all.
 const JOIN: &str = "POLYRAIL_SOLVE_JOIN";
+
+/// Iterations between two that are judged, where all are in step.
+const EVERY: u64 = 16;
 
 /// Solves a problem on several processes that exchange what they have of their edges, in step or not.
 #[derive(clap::Args)]
@@ -263,6 +267,34 @@ fn take_part(args: &Obstacle, address: &[u8; ADDRESS]) -> Result<(), Error> {
             }
         }
     }
+}
+
+/// What is to be solved, and until when.
+struct Plan {
+    task: run::Task,
+    bound: f64,
+    /// The distance at which the bound holds.
+    tolerance: f64,
+    parts: u32,
+}
+
+/// The plan for so many peers.
+fn planned(args: &Obstacle, peers: usize) -> Result<Plan, Error> {
+    let problem = Problem { instance: args.instance, n: args.points };
+    let bound = args.bound.unwrap_or_else(|| certify::usual(&problem));
+    let tolerance = certify::tolerance(&problem, bound).ok_or_else(|| {
+        let least = certify::certificate(&problem, 0.0).bound;
+        Error::Use(format!(
+            "--bound {bound} is not possible: roundings alone are {least:.1e} on so many points"
+        ))
+    })?;
+    let parts = args.parts.unwrap_or(peers as u32);
+    let task = run::Task { problem, method: args.method.into(), slabs: args.slabs, inner: args.inner };
+    if (parts as usize) < peers {
+        return Err(Error::Use(format!("--parts {parts} is less than the {peers} processes")));
+    }
+    task.check(args.scheme, &task.divide(parts)?)?;
+    Ok(Plan { task, bound, tolerance, parts })
 }
 
 fn checked(args: &Obstacle) -> Result<(), Error> {

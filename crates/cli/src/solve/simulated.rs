@@ -4,19 +4,19 @@ use std::fmt::Write;
 use std::str::FromStr;
 use std::time::Duration;
 
+use polyrail_p2p::view::MEMBERS;
 use polyrail_p2p::{Job, Peers, Scheme};
 use polyrail_simulate::{Line, Model, Simulated, run};
-use polyrail_solve::certify::{self, Certificate, certificate};
-use polyrail_solve::problem::Problem;
-use polyrail_solve::run::{self as solve, Progress, Share, Task};
+use polyrail_solve::certify::{Certificate, certificate};
+use polyrail_solve::run::{self as solve, POINTS, Progress, Share, Task};
 use polyrail_solve::sweep::Method;
 use serde::Serialize;
 
-use super::{Error, Obstacle, checked, told};
+use super::{EVERY, Error, Obstacle, Plan, checked, planned, told};
 use crate::output;
 
-/// Iterations between two that are judged, where all are in step.
-const EVERY: u64 = 16;
+/// The slowest line, in bytes per second, the slowest host, and the longest way: what is slower takes more time than is counted.
+const SLOWEST: (u64, f64, Duration) = (1000, 1e-3, Duration::from_secs(3600));
 
 /// Networks that have a name, and how fast hosts on them compute: name, bytes per second, latency in microseconds, nanoseconds a point.
 const NETWORKS: [(&str, f64, u64, f64); 4] = [
@@ -73,13 +73,15 @@ impl FromStr for Network {
                         .ok_or_else(|| no("1 to 64 sites"))?;
                 }
                 "delay" => {
-                    network.far.latency =
-                        humantime::parse_duration(value).map_err(|why| no(&why.to_string()))?
+                    network.far.latency = humantime::parse_duration(value)
+                        .ok()
+                        .filter(|delay| *delay <= SLOWEST.2)
+                        .ok_or_else(|| no("a time of an hour or less, as in 20ms"))?
                 }
                 "rate" => {
                     network.far.rate = crate::units::size(value)
                         .ok()
-                        .filter(|rate| *rate > 0)
+                        .filter(|rate| *rate >= SLOWEST.0)
                         .ok_or_else(|| no("bytes per second, as in 125M"))?
                         as f64
                 }
@@ -93,7 +95,7 @@ impl FromStr for Network {
                     let of = value.split_once(':').and_then(|(count, speed)| {
                         Some((
                             count.parse().ok()?,
-                            speed.parse::<f64>().ok().filter(|speed| *speed > 0.0 && *speed <= 1.0)?,
+                            speed.parse::<f64>().ok().filter(|speed| *speed >= SLOWEST.1 && *speed <= 1.0)?,
                         ))
                     });
                     network.slow = Some(of.ok_or_else(|| no("how many and how fast, as in 1:0.5"))?);
@@ -155,34 +157,32 @@ struct Told {
 pub fn main(args: &Obstacle, network: &Network) -> Result<(), Error> {
     checked(args)?;
     let peers = args.peers.unwrap_or(8);
-    let problem = Problem { instance: args.instance, n: args.points };
-    let bound = args.bound.unwrap_or_else(|| certify::usual(&problem));
-    let tolerance = certify::tolerance(&problem, bound)
-        .ok_or_else(|| Error::Use(format!("--bound {bound} is not possible: roundings alone are more")))?;
-    let task = Task { problem, method: args.method.into(), slabs: args.slabs, inner: args.inner };
+    if !(1..=MEMBERS).contains(&peers) {
+        return Err(Error::Use(format!("-n {peers} is not possible: 1 to {MEMBERS} processes")));
+    }
+    let stands_for = args.stands_for.unwrap_or(args.points);
+    if !(1..=POINTS).contains(&stands_for) {
+        return Err(Error::Use(format!("--as {stands_for} is not possible: 1 to {POINTS} points")));
+    }
+    let Plan { task, bound, tolerance, parts } = planned(args, peers)?;
+    let problem = task.problem;
     if task.method == Method::Multigrid {
         return Err(Error::Use(
             "what multigrid computes on its coarser grids is not counted: richardson and psor are simulated"
                 .into(),
         ));
     }
-    let stands_for = args.stands_for.unwrap_or(args.points);
     let scale = (stands_for + 1) as f64 / (args.points + 1) as f64;
-    let one = |network: &Network, peers: usize, scheme: Scheme| -> Result<Vec<(Duration, Ended)>, Error> {
-        let parts = args.parts.filter(|_| peers > 1).unwrap_or(peers as u32);
-        task.divide(parts)?;
-        if (parts as usize) < peers {
-            return Err(Error::Use(format!("--parts {parts} is less than the {peers} processes")));
-        }
+    let one = |network: &Network, peers: usize, parts: u32, scheme: Scheme| {
         let job = Job { parts, scheme, tolerance, every: EVERY, keep: 0, task: task.to_bytes() };
         let ended = run(&network.model(peers, scale), &job, |peers| share(peers?))
             .map_err(|why| Error::Use(why.to_string()))?;
-        ended.into_iter().map(|(when, ended)| Ok((when, ended?))).collect()
+        ended.into_iter().map(|(when, ended)| Ok((when, ended?))).collect::<Result<Vec<_>, Error>>()
     };
-    let ended = one(network, peers, args.scheme)?;
+    let ended = one(network, peers, parts, args.scheme)?;
     // what is compared with has nothing in its way
     let free = Network { slow: None, jitter: 0.0, ..network.clone() };
-    let alone = one(&free, 1, Scheme::Synchronous)?;
+    let alone = one(&free, 1, 1, Scheme::Synchronous)?;
     let last =
         |ended: &[(Duration, Ended)]| ended.iter().map(|(when, _)| when.as_secs_f64()).fold(0.0, f64::max);
     let iterations = || ended.iter().map(|(_, ended)| ended.progress.iterations);
@@ -275,6 +275,7 @@ mod tests {
             ("10g,slow=1:0", "1:0.5"),
             ("10g,delay=x", "delay=x"),
             ("10g,rate=0", "125M"),
+            ("10g,delay=2years", "an hour"),
             ("10g,speed", "sites="),
             ("10g,speed=1", "sites="),
         ] {
