@@ -2,7 +2,7 @@
 #![no_main]
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../../crates/core/tests/engine_support/fuzz.rs"]
+#[path = "../../../crates/core/tests/all/engine_support/fuzz.rs"]
 #[allow(dead_code, reason = "tests use more of it")]
 mod engine;
 
