@@ -488,7 +488,7 @@ fn strangers_get_nowhere() {
 fn is_lacking() -> bool {
     let why = polyrail_native::seccomp::try_out().err();
     if let Some(why) = &why {
-        polyrail_skip::lacking(format_args!("system calls that are shown to others: {why}"));
+        polyrail_testing::lacking(format_args!("system calls that are shown to others: {why}"));
     }
     why.is_some()
 }

@@ -239,7 +239,7 @@ fn processes_that_a_launcher_starts() {
         let launcher =
             std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../.venv/{mpi}/bin/mpiexec"));
         if !launcher.exists() {
-            polyrail_skip::lacking(format!("{mpi}'s mpiexec in .venv, which make setup puts there"));
+            polyrail_testing::lacking(format!("{mpi}'s mpiexec in .venv, which make setup puts there"));
             continue;
         }
         let start = |words: &[&str]| {

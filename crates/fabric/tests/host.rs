@@ -40,7 +40,7 @@ fn host_is_found_once_loaded() {
     // SAFETY: the name is a C string. RTLD_LOCAL: out of the global scope, as under mpi4py.
     if unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }.is_null() {
         assert!(asked.is_none(), "POLYRAIL_FABRIC_LIBRARY: {library:?} does not load");
-        return polyrail_skip::lacking(format_args!("{library:?}"));
+        return polyrail_testing::lacking(format_args!("{library:?}"));
     }
     // SAFETY: the test is the process's only thread that reads or writes the environment now.
     unsafe {

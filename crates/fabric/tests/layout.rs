@@ -62,7 +62,7 @@ fn lists_name_all_that_is_declared() {
 fn definitions_match_the_headers() {
     let compiler = match Compiler::find() {
         Ok(compiler) => compiler,
-        Err(reason) => return polyrail_skip::lacking(format_args!("what it compares with: {reason}")),
+        Err(reason) => return polyrail_testing::lacking(format_args!("what it compares with: {reason}")),
     };
     let declared = compiler.declared();
     let c = compiler.run(&program(&declared));

@@ -30,7 +30,7 @@ fn possible() -> bool {
     } else {
         return true;
     };
-    polyrail_skip::lacking(lacking);
+    polyrail_testing::lacking(lacking);
     false
 }
 

@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn calls_are_answered_carried_out_and_refused() {
         if let Err(why) = try_out() {
-            return polyrail_skip::lacking(format_args!("system calls that are shown to others: {why}"));
+            return polyrail_testing::lacking(format_args!("system calls that are shown to others: {why}"));
         }
         let rules = [
             Rule::Tell(libc::SYS_getppid),

@@ -222,7 +222,7 @@ fn nobody_leaves_while_others_need_it() {
     let places = [".", "../release"].map(|place| polyrail.with_file_name(place));
     let provider = places.iter().find(|place| place.join("libpolyrail_fi.so").exists());
     let Some(provider) = provider.filter(|_| polyrail.exists()) else {
-        return polyrail_skip::lacking("polyrail and its provider, built (make build)");
+        return polyrail_testing::lacking("polyrail and its provider, built (make build)");
     };
     let mark = format!("{}-leave", std::process::id());
     for turn in 0..12 {

@@ -16,6 +16,7 @@
 //! `CONSTRUCTS=all` all programs.
 
 mod kept;
+mod killed;
 mod large;
 mod serial;
 mod ways;
@@ -259,11 +260,11 @@ fn constructs_do_what_they_do_elsewhere() {
     let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "{failures}");
     if !mpiexec(2).exists() || !mpiexec(3).exists() {
-        polyrail_skip::lacking("an MPI in .venv (make setup), for runs over several ranks");
+        polyrail_testing::lacking("an MPI in .venv (make setup), for runs over several ranks");
     }
     let built = built.into_inner().unwrap();
     for compiler in COMPILERS.iter().filter(|c| !built.contains(c.name)) {
-        polyrail_skip::lacking(compiler.name);
+        polyrail_testing::lacking(compiler.name);
     }
 }
 
@@ -287,7 +288,7 @@ fn tasks_taken(program: &Path, asked: &str, rounds: &str) -> u64 {
 #[test]
 fn tasks_are_carried_out_by_others_unless_the_user_says_no() {
     if !mpiexec(2).exists() {
-        return polyrail_skip::lacking("an MPI in .venv (make setup), for runs over several ranks");
+        return polyrail_testing::lacking("an MPI in .venv (make setup), for runs over several ranks");
     }
     prepare();
     let (source, program) = (directory().join("offered.c"), directory().join("offered"));
@@ -325,7 +326,7 @@ fn every_entry_point_is_defined() {
     let names: Vec<&str> = list.lines().map(|line| line.split('\t').next().unwrap()).collect();
     assert!(names.is_sorted(), "entries.txt is not sorted");
     let Some(ours) = exported(&runtime()) else {
-        return polyrail_skip::lacking("nm (Debian: binutils)");
+        return polyrail_testing::lacking("nm (Debian: binutils)");
     };
     let missing: Vec<&&str> = names.iter().filter(|name| !ours.contains(**name)).collect();
     assert!(missing.is_empty(), "in the list, not in the library: {missing:?}");

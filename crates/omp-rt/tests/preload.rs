@@ -1,25 +1,11 @@
 //! Programs that know nothing of the library run with it as they do without: no agent, so one rank.
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
 
-fn library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        // target/PROFILE/deps/this
-        let tests = std::env::current_exe().expect("this test");
-        let place = tests.ancestors().nth(2).expect("a profile's directory");
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo
-            .args(["build", "--quiet", "-p", "polyrail-omp-rt", "--target-dir"])
-            .arg(place.parent().expect("target"));
-        if place.ends_with("release") {
-            cargo.arg("--release");
-        }
-        let done = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo starts");
-        assert!(done.success(), "the library cannot be built");
-        place.join("libpolyrail_omp_rt.so")
-    })
+use polyrail_testing::built;
+
+fn library() -> PathBuf {
+    built("-p polyrail-omp-rt").join("libpolyrail_omp_rt.so")
 }
 fn outputs(program: &str, args: &[&str]) -> [Output; 2] {
     [None, Some(library())].map(|preload| {
@@ -65,7 +51,7 @@ fn programs_run_as_without() {
 #[test]
 fn a_program_with_threads_runs_as_without() {
     if !has("g++") {
-        return polyrail_skip::lacking("g++");
+        return polyrail_testing::lacking("g++");
     }
     let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (source, program) = (place.join("threads.cc"), place.join("threads"));

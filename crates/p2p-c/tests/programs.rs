@@ -4,27 +4,15 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+
+use polyrail_testing::built;
 use tempfile::TempDir;
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The library, of this test's profile. Cargo builds no library for a test that Rust cannot link with it, so it is asked to.
-fn library() -> &'static Path {
-    static PLACE: OnceLock<PathBuf> = OnceLock::new();
-    PLACE.get_or_init(|| {
-        let test = std::env::current_exe().expect("the test's path");
-        // the test is in deps/ of what its profile has built
-        let place = test.ancestors().nth(2).expect("the profile's directory");
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["build", "--quiet", "-p", "polyrail-p2p-c", "--target-dir"]);
-        cargo.arg(place.parent().expect("the target directory")).current_dir(CRATE);
-        if place.ends_with("release") {
-            cargo.arg("--release");
-        }
-        succeeds(&mut cargo);
-        place.join("libpolyrail_p2p.so")
-    })
+/// The library, of this test's profile.
+fn library() -> PathBuf {
+    built("-p polyrail-p2p-c").join("libpolyrail_p2p.so")
 }
 
 /// A directory with the library by the names that the linker and the loader look for.

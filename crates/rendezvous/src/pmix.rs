@@ -207,7 +207,7 @@ mod tests {
         std::fs::write(&source, text).unwrap();
         let flags = Command::new("pkg-config").args(["--cflags", "pmix"]).output().unwrap();
         if !flags.status.success() {
-            polyrail_skip::lacking("libpmix-dev, for PMIx's header");
+            polyrail_testing::lacking("libpmix-dev, for PMIx's header");
             return;
         }
         let flags = String::from_utf8(flags.stdout).unwrap();

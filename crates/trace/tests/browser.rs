@@ -205,7 +205,7 @@ const USUAL: Window = Window { size: (1366, 768), dark: false, head: "", fragmen
 #[track_caller]
 fn open(events: &dyn Events, window: Window, probe: &str) -> Option<serde_json::Value> {
     let Some(browser) = browser() else {
-        polyrail_skip::lacking(format_args!("a browser ({})", NAMES.join(", ")));
+        polyrail_testing::lacking(format_args!("a browser ({})", NAMES.join(", ")));
         return None;
     };
     let dir = tempfile::tempdir().unwrap();

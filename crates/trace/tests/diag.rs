@@ -105,7 +105,7 @@ fn ss(found: &Found) -> HashMap<String, String> {
 #[test]
 fn every_field_is_what_ss_prints() {
     if Command::new("ss").arg("-V").output().is_err() {
-        return polyrail_skip::lacking("ss (Debian: iproute2)");
+        return polyrail_testing::lacking("ss (Debian: iproute2)");
     }
     let mut diag = Diag::open().expect("inet_diag");
     let (mut client, mut server) = connect("127.0.0.1:0", "127.0.0.1:0");

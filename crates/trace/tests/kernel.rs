@@ -23,7 +23,7 @@ fn alone() -> MutexGuard<'static, ()> {
 fn root() -> bool {
     let root = std::fs::metadata("/proc/self").is_ok_and(|data| data.uid() == 0);
     if !root {
-        polyrail_skip::lacking("root, for the kernel's events");
+        polyrail_testing::lacking("root, for the kernel's events");
     }
     root
 }
@@ -37,7 +37,7 @@ fn open() -> Option<Kernel> {
     match Kernel::open() {
         Ok(kernel) => Some(kernel),
         Err(why) => {
-            polyrail_skip::lacking(format_args!("the kernel's events: {why}"));
+            polyrail_testing::lacking(format_args!("the kernel's events: {why}"));
             None
         }
     }
@@ -210,7 +210,7 @@ fn the_busiest_connection_of_others_is_kept_out_until_it_is_wanted() {
     let mut records = Vec::new();
     loop {
         if begin.elapsed() > Duration::from_secs(30) {
-            return polyrail_skip::by_chance("the machine is too busy for a connection that is");
+            return polyrail_testing::by_chance("the machine is too busy for a connection that is");
         }
         while !both(&filtered()) && begin.elapsed() < Duration::from_secs(20) {
             ping(&mut busy, 200);
@@ -370,7 +370,7 @@ fn retransmissions_are_as_many_as_the_kernel_counts() {
     }
     if !relay.exists() {
         let relay = relay.display();
-        return polyrail_skip::lacking(format_args!("{relay} (cargo build --release -p polyrail-lab)"));
+        return polyrail_testing::lacking(format_args!("{relay} (cargo build --release -p polyrail-lab)"));
     }
     let host = |name| format!("POLYRAIL_TEST_ROLE={name} nsenter -t $(<$POLYRAIL_LAB/{name}/pid) -n \"$@\"");
     // Ordinary loss, and a while in which nothing arrives, for the timer.

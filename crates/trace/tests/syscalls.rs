@@ -54,13 +54,13 @@ fn a_static_program_and_its_child_are_recorded() {
     let mut syscalls = match Syscalls::open() {
         Ok(syscalls) => syscalls,
         Err(why @ (Unavailable::Root | Unavailable::NoTracefs(_) | Unavailable::NoEvents(_))) => {
-            return polyrail_skip::lacking(format_args!("tracepoints: {why}"));
+            return polyrail_testing::lacking(format_args!("tracepoints: {why}"));
         }
         Err(why) => panic!("{why}"),
     };
     let directory = tempfile::tempdir().unwrap();
     let Some(program) = compiled(directory.path()) else {
-        return polyrail_skip::lacking("a compiler that makes static programs");
+        return polyrail_testing::lacking("a compiler that makes static programs");
     };
     // As a recorder does it: a process that writes its own id, and becomes the program.
     let seen = directory.path().join("seen");

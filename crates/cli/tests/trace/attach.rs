@@ -336,7 +336,7 @@ say('end'); sys.exit(2)
 fn programs_with_more_rights_have_them() {
     let Some(user) = User::new() else { return };
     if !user.drops {
-        return polyrail_skip::lacking("root, who can make setuid programs");
+        return polyrail_testing::lacking("root, who can make setuid programs");
     }
     let own = user.path("id");
     fs::copy("/usr/bin/id", &own).unwrap();
@@ -345,7 +345,7 @@ fn programs_with_more_rights_have_them() {
     let mut program = user.program(&format!("say('ready'); wait(); {run}; sys.exit(4)"));
     let without = user.command("./id").arg("-u").output().unwrap();
     if String::from_utf8_lossy(&without.stdout).trim() != "0" {
-        return polyrail_skip::lacking("a file system with setuid programs");
+        return polyrail_testing::lacking("a file system with setuid programs");
     }
     let tracer = user.follow(&program, &[]);
     program.go();

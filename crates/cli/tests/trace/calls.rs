@@ -106,7 +106,7 @@ os.wait(); b.recv(100)
         .status()
         .is_ok_and(|status| status.success())
     {
-        return polyrail_skip::lacking("a strace that may trace");
+        return polyrail_testing::lacking("a strace that may trace");
     }
     let traced = trace(&words);
     assert_eq!(traced.status, Some(0), "{}", traced.stderr);

@@ -328,7 +328,7 @@ t = threading.Thread(target=work); t.start(); t.join()
         assert_eq!(tracer.wait().unwrap().code(), Some(125));
         drop(program.stdin.take());
         program.wait().unwrap();
-        return polyrail_skip::lacking(format_args!("the kernel's events: {text}"));
+        return polyrail_testing::lacking(format_args!("the kernel's events: {text}"));
     }
     program.stdin.take().unwrap().write_all(b"go\n").unwrap();
     assert!(program.wait().unwrap().success());
@@ -419,10 +419,10 @@ fn a_program_that_is_chosen_is_recorded_behind_others() {
     )
     .check(1);
     let Some(plain) = super::support::build("processes", &["-static"]) else {
-        return polyrail_skip::lacking("a static C library");
+        return polyrail_testing::lacking("a static C library");
     };
     if !super::support::is_root() {
-        return polyrail_skip::lacking("root, for the kernel's events");
+        return polyrail_testing::lacking("root, for the kernel's events");
     }
     let name = plain.file_name().unwrap().to_str().unwrap();
     for (chosen, any) in [(name, true), ("another", false)] {

@@ -27,7 +27,7 @@ fn in_namespace(prepare: &str, words: &[&str]) -> Option<Traced> {
     if !is_root()
         || !Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success())
     {
-        polyrail_skip::lacking("root, who may mount");
+        polyrail_testing::lacking("root, who may mount");
         return None;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -129,7 +129,7 @@ fn filters_of_system_calls() {
 #[test]
 fn another_root_directory() {
     if !is_root() {
-        return polyrail_skip::lacking("root, who may chroot");
+        return polyrail_testing::lacking("root, who may chroot");
     }
     let place = tempfile::tempdir().unwrap();
     let traced = run(&["chroot", place.path().join("root").to_str().unwrap()]);
@@ -141,7 +141,7 @@ fn another_root_directory() {
 #[test]
 fn another_user() {
     if !is_root() {
-        return polyrail_skip::lacking("root, who may become another user");
+        return polyrail_testing::lacking("root, who may become another user");
     }
     let traced = run(&["nobody"]);
     assert!(traced.warnings().contains("1 threads could not record for some time"), "{}", traced.warnings());
@@ -199,7 +199,7 @@ fn sessions_of_others_are_not_used() {
     let refused = begin(&open).expect_err("others may write there").to_string();
     assert!(refused.contains("not this user's, or others may write to it"), "{refused}");
     if !is_root() {
-        return polyrail_skip::lacking("root, who may give files to another user");
+        return polyrail_testing::lacking("root, who may give files to another user");
     }
     let given = session("given", &page);
     std::os::unix::fs::chown(given.join("session"), Some(65534), None).unwrap();

@@ -1,15 +1,14 @@
 //! Polyrail's own rails: what shared memory carries, and which sockets are lanes. Two processes of the example `latency`, which sends from one
 //! to the other and back.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
+use std::path::PathBuf;
 
+use polyrail_testing::built;
 use polyrail_trace::analysis::lanes::Lanes;
 use polyrail_trace::analysis::{Analysis, Analyst, Settings};
 use polyrail_trace::model::{Call, Event, Events, Kind};
 
-use crate::support::{POLYRAIL, Traced, trace_with};
+use crate::support::{Traced, trace_with};
 
 /// Messages one way and the other of so many bytes, and without any (of the other way), as the example sends them.
 fn messages(bytes: u64) -> ((u64, u64), u64) {
@@ -19,25 +18,14 @@ fn messages(bytes: u64) -> ((u64, u64), u64) {
     ((there_and_back + windows * 64, there_and_back), windows)
 }
 
-fn example() -> &'static Path {
-    static PLACE: OnceLock<PathBuf> = OnceLock::new();
-    PLACE.get_or_init(|| {
-        let place = Path::new(POLYRAIL).parent().unwrap();
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        let package = ["build", "--quiet", "-p", "polyrail-rails", "--example", "latency", "--target-dir"];
-        cargo.args(package).arg(place.parent().unwrap());
-        if place.ends_with("release") {
-            cargo.arg("--release");
-        }
-        let done = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo starts");
-        assert!(done.success(), "the example cannot be built");
-        place.join("examples/latency")
-    })
+fn example() -> PathBuf {
+    built("-p polyrail-rails --example latency").join("examples/latency")
 }
 
 fn run(options: &[&str], bytes: u64, rail: &str) -> Traced {
     let options = [&["--no-kernel"], options].concat();
-    let words = [example().to_str().unwrap(), &bytes.to_string()];
+    let example = example();
+    let words = [example.to_str().unwrap(), &bytes.to_string()];
     let traced = trace_with(&options, &words, |command| {
         command.env("POLYRAIL_RAILS", rail).env("POLYRAIL_INTERFACES", "lo");
     });

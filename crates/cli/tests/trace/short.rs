@@ -44,7 +44,7 @@ fn check(traced: &Traced, program: &Path, bytes: &[u64]) {
     assert!(others.len() == 1 && others[0].starts_with(&by_kernel), "{text}");
     assert!(!traced.stderr.contains("not recorded"), "{}", traced.stderr);
     if lost.iter().any(|text| text.contains("events of sockets")) {
-        return polyrail_skip::by_chance("the machine has too many other connections");
+        return polyrail_testing::by_chance("the machine has too many other connections");
     }
     assert_eq!(run.processes.len(), 2, "{:#?}", run.processes);
     assert!(traced.stderr.contains(" records of 2 processes in "), "{}", traced.stderr);
@@ -70,12 +70,12 @@ fn check(traced: &Traced, program: &Path, bytes: &[u64]) {
 #[test]
 fn a_static_program_and_its_child() {
     if !is_root() {
-        return polyrail_skip::lacking(
+        return polyrail_testing::lacking(
             "root, for whom the kernel records programs that preloading does not see",
         );
     }
     let Some(program) = build("short", &["-static"]) else {
-        return polyrail_skip::lacking("a static C library");
+        return polyrail_testing::lacking("a static C library");
     };
     for _ in 0..RUNS {
         let traced = trace_with(&[], &[program.to_str().unwrap()], |_| {});
@@ -86,7 +86,7 @@ fn a_static_program_and_its_child() {
 #[test]
 fn a_go_program_and_its_child() {
     if !is_root() {
-        return polyrail_skip::lacking(
+        return polyrail_testing::lacking(
             "root, for whom the kernel records programs that preloading does not see",
         );
     }
@@ -98,7 +98,7 @@ fn a_go_program_and_its_child() {
     go.env("CGO_ENABLED", "0").env("GO111MODULE", "off");
     go.env("GOCACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/go")).env("GOFLAGS", "-p=2");
     if !go.output().is_ok_and(|output| output.status.success()) {
-        return polyrail_skip::lacking("a Go compiler");
+        return polyrail_testing::lacking("a Go compiler");
     }
     let program = place.path().join("program");
     for _ in 0..RUNS {
@@ -111,12 +111,12 @@ fn a_go_program_and_its_child() {
 #[test]
 fn a_connection_that_cannot_be_named_is_told_of() {
     if !is_root() {
-        return polyrail_skip::lacking(
+        return polyrail_testing::lacking(
             "root, for whom the kernel records programs that preloading does not see",
         );
     }
     let Some(program) = build("short", &["-static"]) else {
-        return polyrail_skip::lacking("a static C library");
+        return polyrail_testing::lacking("a static C library");
     };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -140,7 +140,7 @@ fn a_connection_that_cannot_be_named_is_told_of() {
 #[test]
 fn what_is_not_recorded_is_not_called_silent() {
     let Some(program) = build("short", &["-static"]) else {
-        return polyrail_skip::lacking("a static C library");
+        return polyrail_testing::lacking("a static C library");
     };
     let traced = trace(&[program.to_str().unwrap()]);
     assert!(traced.warnings().contains("its calls were recorded not at all"), "{}", traced.warnings());

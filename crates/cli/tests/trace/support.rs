@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use polyrail_testing::built;
 use polyrail_trace::Recorded;
 use polyrail_trace::model::{CallEvent, Class, Event, Events};
 use tempfile::TempDir;
@@ -18,22 +19,9 @@ pub const WAITED: &str = " in all, for their records to be collected";
 /// Calls and bytes, by function.
 pub type Counts = BTreeMap<String, (u64, u64)>;
 
-/// Where the recorder is: of the same profile as `polyrail`. Cargo builds no library of another crate for a test, so it is asked to.
+/// Where the recorder is: of the same profile as `polyrail`.
 pub fn recorder() -> &'static Path {
-    static PLACE: OnceLock<PathBuf> = OnceLock::new();
-    PLACE.get_or_init(|| {
-        let place = Path::new(POLYRAIL).parent().unwrap();
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo
-            .args(["build", "--quiet", "-p", "polyrail-preload", "--target-dir"])
-            .arg(place.parent().unwrap());
-        if place.ends_with("release") {
-            cargo.arg("--release");
-        }
-        let done = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo starts");
-        assert!(done.success(), "the recorder cannot be built");
-        place.into()
-    })
+    built("-p polyrail-preload")
 }
 
 /// Builds a program once, with more flags than usual; `None` where they are not supported.

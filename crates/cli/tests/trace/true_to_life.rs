@@ -449,7 +449,7 @@ b.recv(1); thread.join()
 #[test]
 fn who_gives_up_rights_is_recorded() {
     if !is_root() {
-        return polyrail_skip::lacking("root, who may become another user");
+        return polyrail_testing::lacking("root, who may become another user");
     }
     let traced = python(
         "

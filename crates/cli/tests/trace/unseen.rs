@@ -13,7 +13,7 @@ use super::support::{Traced, build, counts, is_root, program, trace, trace_with,
 #[test]
 fn static_programs() {
     let Some(program) = build("processes", &["-static"]) else {
-        return polyrail_skip::lacking("a static C library");
+        return polyrail_testing::lacking("a static C library");
     };
     let program = program.to_str().unwrap();
     let told = |traced: &Traced, times: &str| {
@@ -42,7 +42,7 @@ fn programs_of_another_kind() {
     build.args(["-m32", "-nostdlib", "-static", "-o"]).arg(&foreign).arg(place.path().join("foreign.s"));
     if !build.output().is_ok_and(|output| output.status.success()) || Command::new(&foreign).status().is_err()
     {
-        return polyrail_skip::lacking("a system that runs 32-bit programs");
+        return polyrail_testing::lacking("a system that runs 32-bit programs");
     }
     let traced = trace(&["sh", "-c", &format!("{}; exit $?", foreign.display())]);
     assert_eq!(traced.status, Some(7));
@@ -58,7 +58,7 @@ fn programs_with_more_rights() {
     if !is_root()
         || !Command::new("setpriv").arg("--version").output().is_ok_and(|output| output.status.success())
     {
-        return polyrail_skip::lacking("root, who can make setuid programs");
+        return polyrail_testing::lacking("root, who can make setuid programs");
     }
     let place = tempfile::tempdir().unwrap();
     let open =
@@ -97,7 +97,7 @@ fn programs_of_another_user() {
     if !is_root()
         || !Command::new("setpriv").arg("--version").output().is_ok_and(|output| output.status.success())
     {
-        return polyrail_skip::lacking("root, who can become another user");
+        return polyrail_testing::lacking("root, who can become another user");
     }
     let traced = trace(&by_setpriv);
     assert_eq!(traced.status, Some(3), "{}", traced.stderr);
@@ -118,7 +118,7 @@ fn go_programs() {
         .env("GO111MODULE", "off");
     go.env("GOCACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/go")).env("GOFLAGS", "-p=2");
     if !go.output().is_ok_and(|output| output.status.success()) {
-        return polyrail_skip::lacking("a Go compiler");
+        return polyrail_testing::lacking("a Go compiler");
     }
     let program = place.path().join("program");
     for words in [vec![program.to_str().unwrap()], vec!["sh", "-c", &format!("{}; true", program.display())]]
@@ -140,7 +140,7 @@ pub fn may_unshare(flags: &[&str]) -> bool {
     let may = is_root()
         && Command::new("unshare").args(flags).arg("true").status().is_ok_and(|status| status.success());
     if !may {
-        polyrail_skip::lacking("root, who may make namespaces");
+        polyrail_testing::lacking("root, who may make namespaces");
     }
     may
 }
@@ -169,7 +169,7 @@ fn processes_in_a_namespace_of_process_ids() {
 #[test]
 fn static_programs_in_a_namespace_of_process_ids() {
     let Some(program) = build("processes", &["-static"]) else {
-        return polyrail_skip::lacking("a static C library");
+        return polyrail_testing::lacking("a static C library");
     };
     if !may_unshare(&["-pf", "--mount-proc"]) {
         return;
@@ -193,7 +193,7 @@ while True: a.send(b'x'); b.recv(1)
     other.wait().unwrap();
     assert_eq!(traced.status, Some(0), "{}", traced.stderr);
     if !traced.stdout.starts_with(&format!("{number} ")) {
-        return polyrail_skip::lacking("a kernel that lets root choose numbers of processes");
+        return polyrail_testing::lacking("a kernel that lets root choose numbers of processes");
     }
     assert!(traced.warnings().contains("its calls were recorded not at all"), "{}", traced.warnings());
     let talked = |command: &[String]| command.iter().any(|word| word.contains("socketpair"));
@@ -261,14 +261,14 @@ fn what_is_chosen_is_chosen_on_other_hosts_too() {
     let script = format!("mount -t tmpfs -o size=8m tmpfs /dev/shm; {} fork 3", program.display());
     let words = ["unshare", "-m", "sh", "-c", &script];
     if !is_root() {
-        return polyrail_skip::lacking("root, who can make mount namespaces");
+        return polyrail_testing::lacking("root, who can make mount namespaces");
     }
     let traced = trace_with(&["--no-kernel", "--last", "1h", "--call", "send"], &words, |_| {});
     assert_eq!(traced.status, Some(0), "{}", traced.stderr);
     let truth = traced.truth();
     assert_eq!(truth.len(), 4);
     if traced.stderr.contains("is not recorded") {
-        return polyrail_skip::by_chance("no collector could be started in time");
+        return polyrail_testing::by_chance("no collector could be started in time");
     }
     // the other collector writes when it has nothing to do
     until("all is written", || {

@@ -50,7 +50,7 @@ pub fn host() -> Option<&'static Host> {
     static HOST: OnceLock<Option<Host>> = OnceLock::new();
     let host = HOST.get_or_init(open).as_ref();
     if host.is_none() {
-        polyrail_skip::lacking("libfabric.so.1 (Debian: libfabric1)");
+        polyrail_testing::lacking("libfabric.so.1 (Debian: libfabric1)");
     }
     host
 }

@@ -4,7 +4,7 @@ mod sites;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Mutex, MutexGuard};
 
 const MPIS: [&str; 2] = ["mpich", "openmpi"];
 
@@ -12,33 +12,9 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("this repository")
 }
 
-/// Where `polyrail` and its parts are, of the profile of this test. Cargo builds nothing of another crate for a test, so it is asked to.
+/// Where `polyrail` and its parts are, of the profile of this test.
 fn built() -> &'static Path {
-    static PLACE: OnceLock<PathBuf> = OnceLock::new();
-    PLACE.get_or_init(|| {
-        // the test is in deps/ of what its profile has built
-        let place = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_path_buf();
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args([
-            "build",
-            "--quiet",
-            "-p",
-            "polyrail-mpi",
-            "-p",
-            "polyrail-fabric",
-            "-p",
-            "polyrail-cli",
-            "-p",
-            "polyrail-lab",
-            "--target-dir",
-        ]);
-        cargo.arg(place.parent().unwrap()).current_dir(root());
-        if place.ends_with("release") {
-            cargo.arg("--release");
-        }
-        assert!(cargo.status().expect("cargo starts").success(), "what is tried cannot be built");
-        place
-    })
+    polyrail_testing::built("-p polyrail-mpi -p polyrail-fabric -p polyrail-cli -p polyrail-lab")
 }
 
 /// Four ranks on two processors leave no others their time: one run at a time.
@@ -189,7 +165,7 @@ fn ends_with_a_word(mpi: &str, ranks: usize, hosts: Hosts, case: &str, told: &st
 fn so_they_do_between_hosts() {
     let _alone = alone();
     if !is_there_a_lab() {
-        return polyrail_skip::lacking("network namespaces (scripts/lab)");
+        return polyrail_testing::lacking("network namespaces (scripts/lab)");
     }
     for mpi in MPIS {
         let told = "an operation is of 262144 bytes at rank 2, and of 524288 on another host";
@@ -203,7 +179,7 @@ fn so_they_do_between_hosts() {
 fn broadcasts_to_many_hosts_are_sent_once() {
     let _alone = alone();
     if !is_there_a_lab() {
-        return polyrail_skip::lacking("network namespaces (scripts/lab)");
+        return polyrail_testing::lacking("network namespaces (scripts/lab)");
     }
     let polyrail = built().join("polyrail");
     for mpi in MPIS {
@@ -271,7 +247,7 @@ fn windows_are_locked() {
 fn so_they_are_between_hosts() {
     let _alone = alone();
     if !is_there_a_lab() {
-        return polyrail_skip::lacking("network namespaces (scripts/lab)");
+        return polyrail_testing::lacking("network namespaces (scripts/lab)");
     }
     windows(Hosts::Two, 2);
     windows(Hosts::InTurn, 4);

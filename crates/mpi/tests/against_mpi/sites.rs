@@ -73,7 +73,7 @@ fn are_there_sites() -> bool {
         .env("POLYRAIL_LAB_RELAY", built().join("polyrail-lab-relay"));
     let output = lab.current_dir(root()).output().unwrap();
     if !output.status.success() {
-        polyrail_skip::lacking(String::from_utf8_lossy(&output.stderr).trim());
+        polyrail_testing::lacking(String::from_utf8_lossy(&output.stderr).trim());
     }
     output.status.success()
 }

@@ -126,7 +126,7 @@ fn begun(ranks: usize, threads: usize, kept: &Path, program: &Path, words: &[Str
 
 /// Ends a run after each of so many milliseconds behind a checkpoint, and has it go on from there.
 fn ends_and_goes_on(name: &str, compiler: &Compiler, [ranks, threads]: [usize; 2], moments: &[u64]) {
-    let Some(program) = build(name, compiler) else { return polyrail_skip::lacking(compiler.name) };
+    let Some(program) = build(name, compiler) else { return polyrail_testing::lacking(compiler.name) };
     for round in 0..runs() {
         // the first is as the caller says, others are at other moments
         let moved = |(at, moment): (usize, &u64)| (moment + 37 * round * (at as u64 + 1)) % 450;
@@ -177,7 +177,7 @@ const ROUNDS: &str = "400";
 #[test]
 fn c_goes_on() {
     if !mpiexec(2).exists() {
-        return polyrail_skip::lacking("an MPI in .venv (make setup), for runs over several ranks");
+        return polyrail_testing::lacking("an MPI in .venv (make setup), for runs over several ranks");
     }
     ends_and_goes_on("state.c", &COMPILERS[0], [2, 4], &[300, 0, 150]);
     ends_and_goes_on("state.c", &COMPILERS[1], [1, 3], &[100, 200]);
@@ -187,7 +187,7 @@ fn c_goes_on() {
 #[test]
 fn cpp_goes_on() {
     if !mpiexec(2).exists() {
-        return polyrail_skip::lacking("an MPI in .venv (make setup), for runs over several ranks");
+        return polyrail_testing::lacking("an MPI in .venv (make setup), for runs over several ranks");
     }
     ends_and_goes_on("objects.cpp", &COMPILERS[0], [2, 4], &[300, 0, 150]);
     ends_and_goes_on("objects.cpp", &COMPILERS[1], [2, 2], &[100, 200]);
@@ -196,7 +196,7 @@ fn cpp_goes_on() {
 #[test]
 fn fortran_goes_on() {
     if !mpiexec(2).exists() {
-        return polyrail_skip::lacking("an MPI in .venv (make setup), for runs over several ranks");
+        return polyrail_testing::lacking("an MPI in .venv (make setup), for runs over several ranks");
     }
     ends_and_goes_on("units.f90", &COMPILERS[0], [2, 4], &[300, 0, 150]);
 }
@@ -204,7 +204,7 @@ fn fortran_goes_on() {
 #[test]
 fn what_cannot_be_kept_is_named_and_the_program_goes_on() {
     if !mpiexec(2).exists() {
-        return polyrail_skip::lacking("an MPI in .venv (make setup), for runs over several ranks");
+        return polyrail_testing::lacking("an MPI in .venv (make setup), for runs over several ranks");
     }
     let program = build("obstacle.c", &COMPILERS[0]).expect("gcc is there");
     for (what, why) in [
@@ -252,7 +252,7 @@ fn segments(kept: &Path) -> Vec<PathBuf> {
 #[test]
 fn what_cannot_be_gone_on_from_is_named() {
     if !mpiexec(2).exists() {
-        return polyrail_skip::lacking("an MPI in .venv (make setup), for runs over several ranks");
+        return polyrail_testing::lacking("an MPI in .venv (make setup), for runs over several ranks");
     }
     let program = build("obstacle.c", &COMPILERS[0]).expect("gcc is there");
     // its own file, as it is changed

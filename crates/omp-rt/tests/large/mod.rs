@@ -32,7 +32,7 @@ fn entry(cache: &Path) -> Option<(PathBuf, Vec<u8>, [i64; 2])> {
 #[test]
 fn what_was_found_is_kept() {
     if !mpiexec(2).exists() {
-        return polyrail_skip::lacking("an MPI in .venv (make setup), for runs over several ranks");
+        return polyrail_testing::lacking("an MPI in .venv (make setup), for runs over several ranks");
     }
     prepare();
     let place = directory().join("large");

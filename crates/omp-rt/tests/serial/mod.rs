@@ -21,7 +21,7 @@ fn program(name: &str) -> PathBuf {
 #[track_caller]
 fn run(ranks: usize, name: &str, options: &[&str], words: &[&str], input: &str) -> Option<Output> {
     if !mpiexec(ranks).exists() {
-        polyrail_skip::lacking("an MPI in .venv (make setup)");
+        polyrail_testing::lacking("an MPI in .venv (make setup)");
         return None;
     }
     let mut command = over_all(ranks, &program(name), ranks, options);
@@ -136,7 +136,7 @@ fn what_serial_code_wrote_does_not_travel() {
 #[test]
 fn seeded_threads_draw_the_same_in_each_run() {
     if !installed("gfortran") {
-        return polyrail_skip::lacking("gfortran");
+        return polyrail_testing::lacking("gfortran");
     }
     for mode in ["master", "replicated"] {
         let drawn = || {

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// What a program is built by.
@@ -114,20 +113,7 @@ pub fn runtime() -> PathBuf {
 
 /// What cargo builds of this package and of the agent's.
 pub fn built(file: &str) -> PathBuf {
-    static PLACE: OnceLock<PathBuf> = OnceLock::new();
-    let place = PLACE.get_or_init(|| {
-        // the test is in deps/ of what its profile has built
-        let place = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_path_buf();
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["build", "--quiet", "-p", "polyrail-omp-rt", "-p", "polyrail-omp-agent", "--target-dir"]);
-        cargo.arg(place.parent().unwrap()).current_dir(env!("CARGO_MANIFEST_DIR"));
-        if place.ends_with("release") {
-            cargo.arg("--release");
-        }
-        assert!(cargo.status().expect("cargo starts").success(), "the runtime cannot be built");
-        place
-    });
-    place.join(file)
+    polyrail_testing::built("-p polyrail-omp-rt -p polyrail-omp-agent").join(file)
 }
 
 pub fn directory() -> PathBuf {

@@ -282,7 +282,7 @@ mod tests {
         let (mut far, _) = listener.accept().expect("connected");
         let fd = near.as_raw_fd();
         if sys::set_bytes(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, b"bbr").is_err() {
-            return polyrail_skip::lacking("a kernel that lets this user choose BBR");
+            return polyrail_testing::lacking("a kernel that lets this user choose BBR");
         }
         // it has its gains with the first acknowledgement
         let mut first = || loop {

@@ -168,7 +168,7 @@ fn sockets_of_another_user_hide_nobody() {
     // SAFETY: a plain call, and structures of our own.
     unsafe {
         if libc::geteuid() != 0 {
-            return polyrail_skip::lacking("root, for sockets of another user");
+            return polyrail_testing::lacking("root, for sockets of another user");
         }
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);

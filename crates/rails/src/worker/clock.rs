@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn it_only_grows() {
         let Some(before) = Machine.delay() else {
-            return polyrail_skip::lacking("a kernel with CONFIG_SCHED_INFO");
+            return polyrail_testing::lacking("a kernel with CONFIG_SCHED_INFO");
         };
         std::thread::yield_now();
         let after = Machine.delay().unwrap();

@@ -32,7 +32,7 @@ fn a_long_message_read_directly_holds_neither_progress_nor_the_short_ones_behind
             assert!(start.elapsed() < TIME);
         }
         if p.a.direct_refused(p.to_b).or(p.b.direct_refused(p.to_a)).is_some() {
-            return polyrail_skip::lacking("cross-memory attach");
+            return polyrail_testing::lacking("cross-memory attach");
         }
         assert_eq!(order, [2, 1], "the short message passes");
         assert!(rounds > sent.len() / ROUND_MOST, "{rounds} rounds for {} bytes", sent.len());

@@ -306,7 +306,7 @@ fn a_flood_of_short_messages_goes_on_by_the_only_rail() {
             if tag == count / 2 {
                 rail(0, true);
                 if !reset(0) {
-                    return polyrail_skip::lacking("a kernel that resets connections");
+                    return polyrail_testing::lacking("a kernel that resets connections");
                 }
             }
         }

@@ -31,7 +31,7 @@ fn in_lab(part: &str) {
         return;
     }
     if !std::path::Path::new("/dev/net/tun").exists() {
-        return polyrail_skip::lacking("/dev/net/tun");
+        return polyrail_testing::lacking("/dev/net/tun");
     }
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
@@ -39,7 +39,7 @@ fn in_lab(part: &str) {
         .map_or_else(|| target.join("release/polyrail-lab-relay"), PathBuf::from);
     if !relay.exists() {
         let relay = relay.display();
-        return polyrail_skip::lacking(format_args!("{relay} (cargo build --release -p polyrail-lab)"));
+        return polyrail_testing::lacking(format_args!("{relay} (cargo build --release -p polyrail-lab)"));
     }
     let mut lab = Command::new(script());
     lab.env("POLYRAIL_LAB_RELAY", relay);

@@ -60,7 +60,7 @@ fn entering(what: libc::c_int, name: &str) -> Option<impl Fn() -> io::Result<()>
     match probe.status() {
         Ok(_) => Some(enter),
         Err(error) => {
-            polyrail_skip::lacking(format_args!("root, or user namespaces, for {name}: {error}"));
+            polyrail_testing::lacking(format_args!("root, or user namespaces, for {name}: {error}"));
             None
         }
     }

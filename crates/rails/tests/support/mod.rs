@@ -39,7 +39,7 @@ pub fn root(what_for: &str) -> bool {
     // SAFETY: a plain call without arguments.
     let root = unsafe { libc::geteuid() } == 0;
     if !root {
-        polyrail_skip::lacking(format_args!("root, for {what_for}"));
+        polyrail_testing::lacking(format_args!("root, for {what_for}"));
     }
     root
 }

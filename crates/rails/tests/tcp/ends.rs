@@ -65,7 +65,7 @@ fn the_kernel_finds_a_peer_that_has_vanished() {
         // SAFETY: this thread alone moves, and it ends with the test.
         if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
             let error = std::io::Error::last_os_error();
-            return polyrail_skip::lacking(format_args!("root, for a network namespace: {error}"));
+            return polyrail_testing::lacking(format_args!("root, for a network namespace: {error}"));
         }
         loopback(true);
         let config = Config {

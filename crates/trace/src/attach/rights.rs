@@ -73,7 +73,7 @@ mod tests {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         }
         if fs::metadata(&more).unwrap().mode() & 0o4000 == 0 {
-            return polyrail_skip::lacking("a file system with setuid programs");
+            return polyrail_testing::lacking("a file system with setuid programs");
         }
         let own = std::process::id();
         let of = |path: &std::path::Path| {

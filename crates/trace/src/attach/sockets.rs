@@ -90,7 +90,7 @@ mod tests {
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let name = ask(&listener);
         if name.kind.is_none() {
-            return polyrail_skip::lacking("pidfd_getfd");
+            return polyrail_testing::lacking("pidfd_getfd");
         }
         assert_eq!((name.kind, name.listening, name.remote), (Some(Kind::Tcp), true, None));
         assert_eq!(name.local, listener.local_addr().ok());

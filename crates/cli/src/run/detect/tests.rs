@@ -98,7 +98,7 @@ impl Files {
             Ok(output) if output.status.success() => Some(program),
             Ok(output) => panic!("{}: {}", compiler.display(), String::from_utf8_lossy(&output.stderr)),
             Err(error) => {
-                polyrail_skip::lacking(format_args!("{}: {error}", compiler.display()));
+                polyrail_testing::lacking(format_args!("{}: {error}", compiler.display()));
                 None
             }
         }
@@ -183,7 +183,7 @@ fn python_shows_the_mpi_of_its_mpi4py() {
     for (name, abi) in [("mpich", Abi::Mpich), ("openmpi", Abi::OpenMpi)] {
         let python = set_up(&format!("{name}/bin/python"));
         if !python.exists() {
-            polyrail_skip::lacking(python.display());
+            polyrail_testing::lacking(python.display());
             continue;
         }
         let found = detect(python.as_os_str(), &["script.py".into()]).unwrap();

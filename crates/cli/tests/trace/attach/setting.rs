@@ -49,7 +49,7 @@ impl User {
         open(&place.path().join("polyrail"), 0o755);
         let yama = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
         if !["", "0"].contains(&yama.trim()) {
-            polyrail_skip::lacking(
+            polyrail_testing::lacking(
                 "a kernel that lets users follow their programs (kernel.yama.ptrace_scope=0)",
             );
             return None;
@@ -60,7 +60,7 @@ impl User {
             output.is_ok_and(|output| output.status.success())
         };
         let Some(python) = ["python3", "/usr/bin/python3"].into_iter().find(runs) else {
-            polyrail_skip::lacking("setpriv, or Python for other users than root");
+            polyrail_testing::lacking("setpriv, or Python for other users than root");
             return None;
         };
         user.python = python.into();

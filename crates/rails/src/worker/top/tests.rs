@@ -181,7 +181,7 @@ fn who_asks_and_goes_leaves_nothing_behind() {
 fn other_users_are_not_answered() {
     // SAFETY: a plain call without arguments.
     if unsafe { libc::geteuid() } != 0 {
-        return polyrail_skip::lacking("root, to be somebody else");
+        return polyrail_testing::lacking("root, to be somebody else");
     }
     let mut worker = worker();
     let name = name(&worker);

@@ -5,8 +5,6 @@
 //! that captures, and as a line in the file that `POLYRAIL_TEST_SKIPS` names (`scripts/test` lists it at the end). Where
 //! `POLYRAIL_NO_SKIP` is set to anything but nothing or 0, [`lacking`] fails the test instead. `scripts/promises` refuses tests
 //! that say it in another way.
-#![forbid(unsafe_code)]
-
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs::File;
@@ -106,8 +104,8 @@ mod tests {
     #[test]
     fn skips_are_seen_counted_and_refused() {
         let (passed, text) = run(&[("POLYRAIL_NO_SKIP", "0"), ("POLYRAIL_TEST_SKIPS", "")]);
-        assert!(passed && text.contains("tests::skipped lacks no\nsuch thing"), "{text}");
-        assert!(text.contains("SKIPPED crates/skip/src/lib.rs:"), "{text}");
+        assert!(passed && text.contains("skip::tests::skipped lacks no\nsuch thing"), "{text}");
+        assert!(text.contains("SKIPPED crates/testing/src/skip.rs:"), "{text}");
 
         let list = std::env::temp_dir().join(format!("polyrail-skips-{}", std::process::id()));
         let name = list.to_str().unwrap();
@@ -117,7 +115,10 @@ mod tests {
         let mut lines: Vec<&str> =
             listed.lines().map(|line| line.splitn(3, ':').last().unwrap().trim()).collect();
         lines.sort_unstable();
-        assert_eq!(lines, ["tests::skipped lacks no such thing", "tests::skipped_by_chance was left: busy"]);
+        assert_eq!(
+            lines,
+            ["skip::tests::skipped lacks no such thing", "skip::tests::skipped_by_chance was left: busy"]
+        );
         std::fs::remove_file(&list).unwrap();
 
         let (passed, text) = run(&[("POLYRAIL_NO_SKIP", "1")]);
