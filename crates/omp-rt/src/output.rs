@@ -60,8 +60,12 @@ fn flush_streams() {
         match (list(), find(c"_IO_list_lock", &LOCK), find(c"_IO_list_unlock", &UNLOCK)) {
             (Some(list), Some(lock), Some(unlock)) => {
                 core::mem::transmute::<usize, extern "C" fn()>(lock)();
-                let all = core::iter::successors(Some(*list), |at| Some(field(*at, NEXT)));
-                all.take_while(|at| *at != 0).for_each(flush_one);
+                // asked for the one behind, there must be one: none of the list is read behind its end
+                let is_one = |at: &usize| *at != 0;
+                let all = core::iter::successors(Some(*list).filter(is_one), |at| {
+                    Some(field(*at, NEXT)).filter(is_one)
+                });
+                all.for_each(flush_one);
                 core::mem::transmute::<usize, extern "C" fn()>(unlock)();
             }
             _ => {
