@@ -12,7 +12,9 @@
 //!
 //! Otherwise members say up the tree when their norm has been small for a while, with fresh values of their neighbours, and the root asks for a round
 //! when all have. A member that is in step with others marks no iteration by itself: the first of those (its *leader*) names one that is
-//! ahead of all, and who was past it when it heard has the round repeated with more room.
+//! ahead of all, and who was past it when it heard has the round repeated with more room. Members that are in step but wait for none of the others' data, having no edge in
+//! common, would run away from them, and such an iteration might never be reached: who is far ahead of the last of its group holds, by what members tell the leader now and then of
+//! where they are, and that tells them of the last.
 //!
 //! No clock, no memory of a past round, no trust in words: what does not fit is a [`Breach`].
 
@@ -27,6 +29,10 @@ const PERSISTENT: u32 = 3;
 const CLOSE: f64 = 10.0;
 /// Iterations between a leader's word and what it marks, at first and at most.
 const ROOM: Range<u64> = 4..1 << 16;
+/// Where some are in step: iterations between two in which a member tells where it is, but one for each member of its group where those are more.
+const PACE: u64 = 16;
+/// So many times that, and a member is too far ahead of the last of its group. More than two: what is known of the last is that much old.
+const PACES: u64 = 4;
 /// Rounds that a member's children may be ahead of it: each is an iteration apart, and those along a line of members add up.
 const AHEAD: u64 = 1 << 16;
 
@@ -51,6 +57,11 @@ pub enum Word {
         round: u64,
         /// The iteration.
         at: u64,
+    },
+    /// To who leads those who are in step: the iteration that is computed. From there: that of the last of them.
+    Pace {
+        /// It.
+        iteration: u64,
     },
     /// To the parent: the largest norm of a subtree; infinite where one could not mark the iteration that it was to.
     Share {
@@ -109,6 +120,17 @@ struct Round {
     told: bool,
 }
 
+/// Where some are in step: how far those are.
+#[derive(Debug)]
+struct Pace {
+    /// Of the leader: by member of the group.
+    reached: Vec<u64>,
+    /// The iteration of the last of the group, as far as is known.
+    last: u64,
+    /// What was told last.
+    told: u64,
+}
+
 /// One member's share of finding out when all may stop.
 #[derive(Debug)]
 pub struct Rounds {
@@ -128,6 +150,7 @@ pub struct Rounds {
     told_below: bool,
     room: u64,
     holds_for: Option<u64>,
+    pace: Option<Pace>,
     stop: Option<Verdict>,
     out: VecDeque<(usize, Word)>,
 }
@@ -157,6 +180,11 @@ impl Rounds {
             told_below: false,
             room: ROOM.start,
             holds_for: None,
+            pace: (!in_step && setting.in_step.len() > 1).then(|| Pace {
+                reached: vec![iteration; setting.in_step.len()],
+                last: iteration,
+                told: iteration,
+            }),
             stop: None,
             out: VecDeque::new(),
             setting,
@@ -207,11 +235,56 @@ impl Rounds {
         }
         self.iteration += 1;
         self.mark_by_number();
+        self.keep_pace(0, self.iteration);
     }
 
-    /// Whether the member must not go on yet: what it has may be what is judged.
+    /// Whether the member must not go on yet: what it has may be what is judged, or it is far ahead of others that it is in step with.
     pub fn holds(&self) -> bool {
-        self.holds_for.is_some()
+        let is_ahead = |pace: &Pace| self.iteration > pace.last + PACES * self.every_pace();
+        self.holds_for.is_some() || self.pace.as_ref().is_some_and(is_ahead)
+    }
+
+    fn leads(&self) -> bool {
+        self.setting.in_step[0] == self.setting.me
+    }
+
+    fn every_pace(&self) -> u64 {
+        PACE.max(self.setting.in_step.len() as u64)
+    }
+
+    /// A member of the group, by its place in it, is at this iteration: this one itself, or, where it leads, another.
+    fn keep_pace(&mut self, place: usize, iteration: u64) {
+        let (leads, every) = (self.leads(), self.every_pace());
+        let Some(pace) = &mut self.pace else { return };
+        let is_due = |at: u64, told: u64| at >= told + every;
+        if leads {
+            pace.reached[place] = iteration;
+            pace.last = pace.reached.iter().copied().min().unwrap_or(iteration);
+            if is_due(pace.last, pace.told) {
+                pace.told = pace.last;
+                let word = Word::Pace { iteration: pace.last };
+                self.out.extend(self.setting.in_step[1..].iter().map(|other| (*other, word)));
+            }
+        } else if is_due(iteration, pace.told) {
+            pace.told = iteration;
+            self.out.push_back((self.setting.in_step[0], Word::Pace { iteration }));
+        }
+    }
+
+    fn hear_pace(&mut self, from: usize, iteration: u64) -> Result<(), Breach> {
+        let place = self.setting.in_step.iter().position(|other| *other == from);
+        let leads = self.leads();
+        match (&mut self.pace, place) {
+            (Some(pace), Some(place @ 1..)) if leads && iteration > pace.reached[place] => {
+                self.keep_pace(place, iteration);
+                Ok(())
+            }
+            (Some(pace), Some(0)) if !leads && iteration > pace.last && iteration <= self.iteration => {
+                pace.last = iteration;
+                Ok(())
+            }
+            _ => Err(Breach("a pace is told by one who has none to tell, or it goes back")),
+        }
     }
 
     /// The verdict by which all stop.
@@ -256,6 +329,7 @@ impl Rounds {
                 }
                 self.mark(round, at);
             }
+            Word::Pace { iteration } => self.hear_pace(from, iteration)?,
             Word::Share { round, norm } => {
                 let child = child.ok_or(Breach("a share comes from no child"))?;
                 if round <= self.last.0 {
@@ -302,9 +376,8 @@ impl Rounds {
         for child in self.children.clone() {
             self.out.push_back((child, Word::Ask { round: number }));
         }
-        let leads = self.setting.in_step[0] == self.setting.me;
         self.round(number);
-        if leads {
+        if self.leads() {
             let alone = self.setting.in_step.len() == 1;
             // the iteration that is computed may have sent something already
             let at = self.iteration + if alone { 1 } else { self.room };
@@ -321,7 +394,7 @@ impl Rounds {
         if number <= self.last.0 {
             return; // it is over: one was late
         }
-        let late = at <= self.iteration && self.setting.in_step[0] != self.setting.me;
+        let late = at <= self.iteration && !self.leads();
         let round = self.round(number);
         if round.own.is_some() || round.at.is_some() {
             return;

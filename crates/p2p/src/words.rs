@@ -69,6 +69,12 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
+    /// A number, and zeros where others have a second one.
+    fn alone(&mut self) -> Result<u64, Malformed> {
+        let number = self.u64()?;
+        if self.u64()? == 0 { Ok(number) } else { Err(Malformed("what is kept free is used")) }
+    }
+
     /// A number of things that there may be so many of.
     fn count(&mut self, most: usize) -> Result<usize, Malformed> {
         let count = self.u32()? as usize;
@@ -235,6 +241,7 @@ pub fn encode(epoch: u32, said: &Said) -> Vec<u8> {
         Said::Round(Word::Mark { round, at }) => numbers(&mut out, 6, *round, *at),
         Said::Round(Word::Share { round, norm }) => numbers(&mut out, 7, *round, norm.to_bits()),
         Said::Round(Word::Verdict { round, norm }) => numbers(&mut out, 8, *round, norm.to_bits()),
+        Said::Round(Word::Pace { iteration }) => numbers(&mut out, 15, *iteration, 0),
         Said::Members(word) => put_members(&mut out, word),
     };
     out
@@ -270,13 +277,7 @@ pub fn decode(bytes: &[u8]) -> Result<(u32, Said), Malformed> {
                 _ => return Err(Malformed("a status is neither one nor the other")),
             },
         }),
-        5 => {
-            let round = reader.u64()?;
-            if reader.u64()? != 0 {
-                return Err(Malformed("what is kept free is used"));
-            }
-            Said::Round(Word::Ask { round })
-        }
+        5 => Said::Round(Word::Ask { round: reader.alone()? }),
         6 => Said::Round(Word::Mark { round: reader.u64()?, at: reader.u64()? }),
         7 => Said::Round(Word::Share { round: reader.u64()?, norm: reader.norm()? }),
         8 => Said::Round(Word::Verdict { round: reader.u64()?, norm: reader.norm()? }),
@@ -297,6 +298,7 @@ pub fn decode(bytes: &[u8]) -> Result<(u32, Said), Malformed> {
         }
         13 => Said::Members(members::Word::Propose { ballot: reader.u64()?, view: Box::new(reader.view()?) }),
         14 => Said::Members(members::Word::Accept { ballot: reader.u64()? }),
+        15 => Said::Round(Word::Pace { iteration: reader.alone()? }),
         _ => return Err(Malformed("a word is of a kind that there is not")),
     };
     if !reader.0.is_empty() {

@@ -45,6 +45,8 @@ struct Case {
     members: usize,
     /// Members of a site are in step.
     site: usize,
+    /// Members of a site are not beside each other, so that they have nothing to wait for from each other.
+    scattered: bool,
     every: u64,
     tolerance: f64,
     /// A member that is chosen seldom.
@@ -58,6 +60,12 @@ struct Run {
     chance: Chance,
 }
 
+impl Case {
+    fn site_of(&self, member: usize) -> usize {
+        if self.scattered { member % self.members.div_ceil(self.site) } else { member / self.site }
+    }
+}
+
 fn next(left: f64, right: f64) -> f64 {
     1.0 + (left + right) / 4.0
 }
@@ -65,14 +73,16 @@ fn next(left: f64, right: f64) -> f64 {
 impl Run {
     fn new(case: Case, seed: u64) -> Self {
         // those who are not in step are at any iterations when members change, those who are at the same
-        let start = |me: usize| (me / case.site) as u64 * 37 % 101;
+        let start = |me: usize| case.site_of(me) as u64 * 37 % 101;
         let member = |me: usize| Member {
             rounds: Rounds::new(
                 Setting {
                     me,
                     members: case.members,
                     tolerance: case.tolerance,
-                    in_step: (0..case.members).filter(|other| other / case.site == me / case.site).collect(),
+                    in_step: (0..case.members)
+                        .filter(|other| case.site_of(*other) == case.site_of(me))
+                        .collect(),
                     every: case.every,
                 },
                 start(me),
@@ -98,7 +108,7 @@ impl Run {
     }
 
     fn in_step(&self, a: usize, b: usize) -> bool {
-        a / self.case.site == b / self.case.site
+        self.case.site_of(a) == self.case.site_of(b)
     }
 
     fn send(&mut self, me: usize) {
@@ -267,6 +277,7 @@ fn draw(chance: &mut Chance) -> Case {
     Case {
         members,
         site: [1, 2, 3, members][chance.below(4)],
+        scattered: chance.below(2) == 0,
         every: 1 + chance.below(7) as u64,
         tolerance: [1e-2, 1e-6, 1e-12][chance.below(3)],
         slow: chance.below(12),
@@ -287,7 +298,7 @@ fn nobody_stops_falsely() {
 #[test]
 fn in_step_all_stop_at_the_same_iteration_whatever_the_network_does() {
     for (members, every) in [(1, 1), (2, 3), (5, 4), (9, 1), (9, 16)] {
-        let case = Case { members, site: members, every, tolerance: 1e-9, slow: 3 };
+        let case = Case { members, site: members, scattered: false, every, tolerance: 1e-9, slow: 3 };
         let (iterations, norm) = Run::new(case, 1).end();
         assert!(iterations.iter().all(|one| *one == iterations[0] && one.is_multiple_of(every)));
         for seed in 2..40 {
@@ -312,6 +323,15 @@ fn words_without_a_reason_are_told_of() {
     let mut twice = alone();
     twice.hear(0, Word::Ask { round: 1 }).expect("its parent may");
     assert!(twice.hear(0, Word::Ask { round: 1 }).is_err());
+    // the last of a group is behind who hears of it, and nobody goes back
+    let pace = |iteration| Word::Pace { iteration };
+    let mut second = Rounds::new(setting(1, vec![0, 1]), 5);
+    assert!(second.hear(0, pace(5)).is_err() && second.hear(0, pace(6)).is_err());
+    assert!(second.hear(2, pace(1)).is_err());
+    let mut first = Rounds::new(setting(0, vec![0, 1]), 5);
+    first.hear(1, pace(9)).expect("it has gone on");
+    assert!(first.hear(1, pace(9)).is_err() && first.hear(0, pace(10)).is_err());
+    assert!(alone().hear(0, pace(9)).is_err());
     let mut together = Rounds::new(setting(1, (0..6).collect()), 0);
     assert!(together.hear(0, Word::Ask { round: 1 }).is_err(), "there all rounds are known");
 }

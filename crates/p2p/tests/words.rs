@@ -100,6 +100,10 @@ fn words_are_these_bytes() {
             format!("010d0000090000000100000000000000{view_bytes}"),
         ),
         (Said::Members(Of::Accept { ballot: 1 }), "010e0000090000000100000000000000".into()),
+        (
+            Said::Round(Word::Pace { iteration: 32 }),
+            "010f00000900000020000000000000000000000000000000".into(),
+        ),
     ] {
         assert_eq!(hex(&encode(9, &said)), bytes, "{said:?}");
         assert_eq!(decode(&encode(9, &said)), Ok((9, said)));

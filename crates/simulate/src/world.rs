@@ -12,6 +12,10 @@ const FRAME: usize = 64;
 /// Messages up to this are words, and not scaled.
 const WORD: usize = 256;
 
+/// Bytes that may wait before a card, or before a line between sites besides those that are under way on it: who sends more there is held up. Without a bound, members that wait for
+/// nobody would fill it for ever, and what is behind would never come.
+const ROOM: f64 = 65536.0;
+
 /// Nanoseconds.
 pub(crate) type Time = u64;
 /// When nothing has come to anybody, and nobody has computed, for so long, nothing will.
@@ -224,13 +228,14 @@ impl World {
         let size = self.size(&item.what);
         let (here, there) = (self.model.sites[item.from], self.model.sites[item.to]);
         let card = nanoseconds(size / self.model.near.rate);
-        self.cause(self.now + card, Event::Free { member });
+        let mut free = self.now + card;
         let is_far = here != there;
         let line: Line = if is_far { self.model.far } else { self.model.near };
         let mut at = self.now + card + self.model.near.latency.as_nanos() as Time;
         if is_far {
             let busy = self.lines.entry((here, there)).or_default();
             *busy = at.max(*busy) + nanoseconds(size / line.rate);
+            free = free.max(busy.saturating_sub(nanoseconds(ROOM / line.rate)));
             at = *busy + line.latency.as_nanos() as Time;
         }
         if line.loss > 0.0 && self.chance() < line.loss {
@@ -239,8 +244,11 @@ impl World {
         }
         // what comes from several at once comes one after the other
         let receives = &mut self.nodes[item.to].receives;
+        let behind = (*receives + card).saturating_sub(at);
         at = at.max(*receives + card);
         *receives = at;
+        free = free.max(self.now + behind.saturating_sub(nanoseconds(ROOM / self.model.near.rate)));
+        self.cause(free, Event::Free { member });
         if !matches!(item.what, What::Value { .. }) {
             let last = self.order.entry((item.from, item.to)).or_default();
             at = at.max(*last);

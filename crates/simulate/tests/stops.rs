@@ -56,8 +56,10 @@ fn nobody_stops_falsely() {
         model.jitter = one_of(chance, &[0.0, 0.2, 2.0]);
         model.far = Line { latency: Duration::from_millis(chance.below(20)), ..line };
         model.sites.iter_mut().for_each(|site| *site = chance.below(3) as u32);
-        // who is in step with each other has edges in common
-        model.sites.sort_unstable();
+        // who is in step with each other has edges in common, or not
+        if chance.below(2) == 0 {
+            model.sites.sort_unstable();
+        }
         model.speeds.iter_mut().for_each(|speed| *speed = one_of(chance, &[1.0, 1.0, 0.5, 0.05]));
         let tolerance = one_of(chance, &[1e-3, 1e-5, 1e-8]);
         let every = one_of(chance, &[1, 4, 16]);
