@@ -6,7 +6,7 @@ use crate::kept::{Kept, PIECE_HEAD};
 use crate::link::{Class, HEAD, Link, epoch_of, has_class, number_of, read_head, write_message};
 use crate::members::{self, Members};
 use crate::pause::Pause;
-use crate::rounds::{Breach, Rounds};
+use crate::rounds::{Breach, Rounds, Word};
 use crate::seat::{Seat, Way};
 use crate::view::{NOBODY, View};
 use crate::wire::Wire;
@@ -562,6 +562,10 @@ impl<W: Wire> Exchange<W> {
                 Ok(())
             }
             Said::Round(_) | Said::Members(_) if epoch > self.epoch => {
+                if matches!(said, Said::Round(Word::Pace { .. })) {
+                    // of words of one kind and view, which stand first in it, the newest says all
+                    self.early.retain(|(of, had)| *of != from || had[..words::HEAD] != bytes[..words::HEAD]);
+                }
                 if self.early.len() < EARLY {
                     self.early.push_back((from, bytes.to_vec()));
                 }

@@ -436,7 +436,7 @@ impl<W: Wire> Peers<W> {
             self.ended = true;
         }
         exchange.step()?;
-        let mut waited = exchange.waited();
+        let (mut waited, mut signs) = (exchange.waited(), None);
         loop {
             if exchange.changed.is_some() {
                 self.ended = false;
@@ -447,7 +447,12 @@ impl<W: Wire> Peers<W> {
                 self.ended = false;
                 return Ok(stopped);
             }
-            exchange.turn(&mut waited, 0)?;
+            let now = exchange.rounds.as_ref().map(Rounds::signs);
+            if now != signs {
+                (waited, signs) = (exchange.waited(), now);
+            }
+            let by = exchange.rounds.as_ref().map_or(0, Rounds::held_by);
+            exchange.turn(&mut waited, exchange.seat.workers[by])?;
         }
     }
 

@@ -244,6 +244,16 @@ impl Rounds {
         self.holds_for.is_some() || self.pace.as_ref().is_some_and(is_ahead)
     }
 
+    /// Who is waited for while this one holds: who tells of the last of its group, or of the verdict.
+    pub fn held_by(&self) -> usize {
+        if self.holds_for.is_some() { 0 } else { self.setting.in_step[0] }
+    }
+
+    /// What changes where all are well: the last verdict, and the iteration of the last of this one's group.
+    pub fn signs(&self) -> (u64, u64) {
+        (self.last.0, self.pace.as_ref().map_or(0, |pace| pace.last))
+    }
+
     fn leads(&self) -> bool {
         self.setting.in_step[0] == self.setting.me
     }
@@ -274,8 +284,12 @@ impl Rounds {
     fn hear_pace(&mut self, from: usize, iteration: u64) -> Result<(), Breach> {
         let place = self.setting.in_step.iter().position(|other| *other == from);
         let leads = self.leads();
+        // who holds is one ahead
+        let farthest = PACES * self.every_pace() + 1;
         match (&mut self.pace, place) {
-            (Some(pace), Some(place @ 1..)) if leads && iteration > pace.reached[place] => {
+            (Some(pace), Some(place @ 1..))
+                if leads && iteration > pace.reached[place] && iteration <= pace.told + farthest =>
+            {
                 self.keep_pace(place, iteration);
                 Ok(())
             }

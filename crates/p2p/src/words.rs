@@ -19,7 +19,7 @@ const STATES: usize = 8 * PARTS;
 /// Bytes of a reason, at most.
 const REASON: usize = 1 << 10;
 /// Bytes before a word's own.
-const HEAD: usize = 8;
+pub(crate) const HEAD: usize = 8;
 
 /// Words that have come: from whom, and their bytes.
 pub(crate) type Heard = Receiver<(PeerIdx, Vec<u8>)>;

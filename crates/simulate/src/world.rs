@@ -44,6 +44,12 @@ enum Event {
     Free {
         member: usize,
     },
+    /// What a card could not send before, it may now.
+    Again {
+        member: usize,
+    },
+    /// It is before the card of who is to have it, which comes to it so long later than it would have, as it was lost on the way.
+    Reach(Item, Time),
     Arrive(Item),
 }
 
@@ -57,7 +63,11 @@ pub(crate) struct Value {
 
 #[derive(Default)]
 pub(crate) struct Node {
-    queue: VecDeque<Item>,
+    /// To the same site, and to others, with the order in which they were given.
+    queues: [VecDeque<(u64, Item)>; 2],
+    given: u64,
+    /// From when on it may send to others, before whose line is too much.
+    far_from: Time,
     is_sending: bool,
     /// Until when the card receives what it is receiving.
     receives: Time,
@@ -174,6 +184,8 @@ impl World {
                     self.nodes[member].is_sending = false;
                     self.send_next(member);
                 }
+                Event::Again { member } => self.send_next(member),
+                Event::Reach(item, late) => self.reach(item, late),
                 Event::Arrive(item) => self.arrive(item),
             }
         }
@@ -189,10 +201,13 @@ impl World {
 
     /// A value takes the place of one with its tag that has not left.
     pub(crate) fn put(&mut self, from: usize, to: usize, tag: u64, number: u64, bytes: &[u8]) {
-        let waiting = self.nodes[from].queue.iter_mut().find_map(|item| match &mut item.what {
-            What::Value { tag: of, number, bytes } if item.to == to && *of == tag => Some((number, bytes)),
-            _ => None,
-        });
+        let waiting =
+            self.nodes[from].queues.iter_mut().flatten().find_map(|(_, item)| match &mut item.what {
+                What::Value { tag: of, number, bytes } if item.to == to && *of == tag => {
+                    Some((number, bytes))
+                }
+                _ => None,
+            });
         if let Some((had, room)) = waiting {
             *had = number;
             room.clear();
@@ -205,7 +220,10 @@ impl World {
     fn give(&mut self, item: Item) {
         let from = item.from;
         self.nodes[from].debt += self.model.overhead.as_nanos() as Time;
-        self.nodes[from].queue.push_back(item);
+        let is_far = self.model.sites[from] != self.model.sites[item.to];
+        let node = &mut self.nodes[from];
+        node.given += 1;
+        node.queues[usize::from(is_far)].push_back((node.given, item));
         self.send_next(from);
     }
 
@@ -219,36 +237,55 @@ impl World {
         FRAME as f64 + len as f64 * scale
     }
 
-    fn send_next(&mut self, member: usize) {
-        if self.nodes[member].is_sending {
-            return;
+    /// What was given first, of what may be sent.
+    fn next_of(&mut self, member: usize) -> Option<Item> {
+        let (now, node) = (self.now, &mut self.nodes[member]);
+        if node.is_sending {
+            return None;
         }
-        let Some(item) = self.nodes[member].queue.pop_front() else { return };
+        let given = |which: usize| node.queues[which].front().map(|(given, _)| *given);
+        let may = [given(0), given(1).filter(|_| now >= node.far_from)];
+        if may == [None; 2] {
+            if given(1).is_some() {
+                let at = node.far_from;
+                self.cause(at, Event::Again { member });
+            }
+            return None;
+        }
+        let which = usize::from(may[0].is_none() || may[1].is_some() && may[1] < may[0]);
+        node.queues[which].pop_front().map(|(_, item)| item)
+    }
+
+    fn send_next(&mut self, member: usize) {
+        let Some(item) = self.next_of(member) else { return };
         self.nodes[member].is_sending = true;
         let size = self.size(&item.what);
         let (here, there) = (self.model.sites[item.from], self.model.sites[item.to]);
         let card = nanoseconds(size / self.model.near.rate);
-        let mut free = self.now + card;
         let is_far = here != there;
         let line: Line = if is_far { self.model.far } else { self.model.near };
         let mut at = self.now + card + self.model.near.latency.as_nanos() as Time;
         if is_far {
             let busy = self.lines.entry((here, there)).or_default();
             *busy = at.max(*busy) + nanoseconds(size / line.rate);
-            free = free.max(busy.saturating_sub(nanoseconds(ROOM / line.rate)));
+            self.nodes[member].far_from = busy.saturating_sub(nanoseconds((ROOM + size) / line.rate));
             at = *busy + line.latency.as_nanos() as Time;
         }
-        if line.loss > 0.0 && self.chance() < line.loss {
-            // a value comes again, too, and counts if none that is newer has come meanwhile
-            at += self.model.recovery.as_nanos() as Time;
-        }
-        // what comes from several at once comes one after the other
+        let is_lost = line.loss > 0.0 && self.chance() < line.loss;
+        let late = if is_lost { self.model.recovery.as_nanos() as Time } else { 0 };
+        // what has reached the other card and waits there
+        let until = self.nodes[item.to].receives.saturating_sub(nanoseconds(ROOM / self.model.near.rate));
+        self.cause((self.now + card).max(until), Event::Free { member });
+        self.cause(at, Event::Reach(item, late));
+    }
+
+    fn reach(&mut self, item: Item, late: Time) {
+        let card = nanoseconds(self.size(&item.what) / self.model.near.rate);
+        // what comes from several at once comes one after the other; the first of it has come while it was sent
         let receives = &mut self.nodes[item.to].receives;
-        let behind = (*receives + card).saturating_sub(at);
-        at = at.max(*receives + card);
-        *receives = at;
-        free = free.max(self.now + behind.saturating_sub(nanoseconds(ROOM / self.model.near.rate)));
-        self.cause(free, Event::Free { member });
+        *receives = self.now.max(*receives + card);
+        // a value that was lost comes again, too, and counts if none that is newer has come meanwhile
+        let mut at = *receives + late;
         if !matches!(item.what, What::Value { .. }) {
             let last = self.order.entry((item.from, item.to)).or_default();
             at = at.max(*last);

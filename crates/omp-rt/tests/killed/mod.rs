@@ -50,10 +50,27 @@ fn find(victim: Victim, mark: &str, program: &Path) -> Option<i32> {
     marked(mark).into_iter().rev().find(|(_, words)| is(words) == Some(true)).map(|(process, _)| process)
 }
 
-/// Files that a run of ours could have left in shared memory.
-fn shared() -> Vec<PathBuf> {
-    let files = fs::read_dir("/dev/shm").unwrap().flatten().map(|entry| entry.path());
-    files.filter(|path| path.to_string_lossy().contains("polyrail")).collect()
+/// Processes of the run that has its files in `place`, launchers' own among them: it is in their environment.
+fn left(place: &Path) -> Vec<i32> {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let processes = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let variable = format!("TMPDIR={}", place.display());
+    let has = |process: &i32| {
+        let bytes = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+        bytes.split(|&byte| byte == 0).any(|word| word == variable.as_bytes())
+    };
+    processes.filter(has).collect()
+}
+
+/// Nothing of a run outlives a test that fails.
+struct Run<'a>(&'a Path);
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        for process in left(self.0) {
+            let _ = Command::new("kill").args(["-9", &process.to_string()]).status();
+        }
+    }
 }
 
 fn killed(victim: Victim, ranks: usize, program: &Path, work: &str) {
@@ -61,12 +78,12 @@ fn killed(victim: Victim, ranks: usize, program: &Path, work: &str) {
     let mark = format!("mark-{}-{victim:?}-{ranks}-{work}", std::process::id());
     let place = directory().join(&mark);
     fs::create_dir_all(&place).unwrap();
-    let before = shared();
     let mut command = agents(ranks, ranks, &["--serial", "master"]);
     command.arg("--").arg(program).args([work, &mark]);
     // what launchers, and we, have for a while
     command.env("TMPDIR", &place).env("PRTE_MCA_prte_tmpdir_base", &place);
     let mut run = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let _guard = Run(&place);
     let mut out = BufReader::new(run.stdout.take().unwrap());
     let mut err = run.stderr.take().unwrap();
     let said = std::thread::spawn(move || {
@@ -76,27 +93,29 @@ fn killed(victim: Victim, ranks: usize, program: &Path, work: &str) {
     });
     let mut line = String::new();
     out.read_line(&mut line).unwrap();
-    assert_eq!(line, "begun\n", "{label}");
+    if line != "begun\n" {
+        panic!("{label}: {line:?}, {}: {}", run.wait().unwrap(), said.join().unwrap());
+    }
     let process =
         find(victim, &mark, program).unwrap_or_else(|| panic!("{label}: not among {:?}", marked(&mark)));
     assert!(Command::new("kill").args(["-9", &process.to_string()]).status().unwrap().success());
     let status = run.wait().unwrap();
+    let ended = Instant::now();
+    while !left(&place).is_empty() {
+        assert!(ended.elapsed() < LONG, "{label}: {:?} of {:?} are left", left(&place), marked(&mark));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // who is left would have it open
     let said = said.join().unwrap();
     // 124: the run's own time was over
     assert!(!status.success() && status.code() != Some(124), "{label}: {status}: {said}");
     if victim == Victim::Program {
         assert!(said.contains("polyrail omp: ") && said.contains("was ended by signal 9"), "{label}: {said}");
     }
-    let ended = Instant::now();
-    while !marked(&mark).is_empty() {
-        assert!(ended.elapsed() < LONG, "{label}: these are left: {:?}\n{said}", marked(&mark));
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert_eq!(shared(), before, "{label}");
-    let left: Vec<_> = fs::read_dir(&place).unwrap().flatten().map(|entry| entry.path()).collect();
+    let files: Vec<_> = fs::read_dir(&place).unwrap().flatten().map(|entry| entry.path()).collect();
     // Open MPI's launcher, killed, leaves its session's directory itself
     let launchers = |path: &PathBuf| ranks == 3 && path.to_string_lossy().contains("/ompi.");
-    assert!(left.iter().all(launchers), "{label}: {left:?}");
+    assert!(files.iter().all(launchers), "{label}: {files:?}");
     fs::remove_dir_all(&place).unwrap();
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// What a program is built by.
@@ -43,7 +44,7 @@ impl Compiler {
         };
         if language == FORTRAN {
             // modules' files
-            build.arg("-J").arg(directory());
+            build.arg("-J").arg(out.parent().expect("it is in a directory"));
         }
         if self.runtime == "libomp.so.5" {
             let newer = directory().join("newer");
@@ -189,10 +190,17 @@ pub fn newer() {
 pub fn header() -> Option<PathBuf> {
     let resources = Command::new("clang-14").arg("-print-resource-dir").output().ok()?.stdout;
     let from = Path::new(String::from_utf8(resources).ok()?.trim()).join("include/omp.h");
-    let to = directory().join("include");
-    std::fs::create_dir_all(&to).ok()?;
-    std::fs::copy(from, to.join("omp.h")).ok()?;
-    Some(to)
+    static ONCE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let copy = || {
+        let to = directory().join("include");
+        std::fs::create_dir_all(&to).ok()?;
+        // another program of tests may have it already, and read it
+        let new = to.join(format!("omp.h-{}", std::process::id()));
+        std::fs::copy(from, &new).ok()?;
+        std::fs::rename(new, to.join("omp.h")).ok()?;
+        Some(to)
+    };
+    ONCE.get_or_init(copy).clone()
 }
 
 /// What a run said: standard output, the status, and of standard error only which lines `OMP_DISPLAY_ENV` must have.
