@@ -2,7 +2,7 @@
 //! proposals that cross, sides that die between any two steps, a control channel that is cut. Synchronous data comes exactly once and in order, asynchronous at
 //! most once and newest first, compositions are not mixed, and in the end both sides agree and all is there.
 
-use crate::changeover_support::count::COUNTS;
+use crate::changeover_support::count::counts;
 use crate::changeover_support::plan::plan;
 use crate::changeover_support::world::carry_out;
 use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
@@ -19,7 +19,7 @@ fn changes_lose_nothing_and_end_in_agreement() {
         carry_out(&plan);
         Ok::<(), TestCaseError>(())
     });
-    let counts = COUNTS.all();
+    let counts = counts().all();
     println!("{counts:?}");
     if let Err(TestError::Fail(why, plan)) = outcome {
         // without shrinking, so many were good

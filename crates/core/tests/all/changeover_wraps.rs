@@ -1,6 +1,6 @@
 //! Numbers of compositions wrap, on both sides, while data is under way.
 
-use crate::changeover_support::count::COUNTS;
+use crate::changeover_support::count::counts;
 use crate::changeover_support::plan::{Plan, Step};
 use crate::changeover_support::world::carry_out;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,5 +21,5 @@ fn a_link_changes_a_thousand_times() {
         stay_dead: false,
         steps: changes.collect(),
     });
-    assert_eq!(COUNTS.changes.load(Relaxed), 2000, "each on both sides");
+    assert_eq!(counts().changes.load(Relaxed), 2000, "each on both sides");
 }

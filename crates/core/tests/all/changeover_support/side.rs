@@ -1,7 +1,7 @@
 //! One side of a link: the real change-over and courier, and the model's data channel. It is the driver, as a rail would be.
 
 use super::channel::{Channel, In, Out, Sent, TAGS, WINDOW};
-use super::count::{COUNTS, add, count};
+use super::count::{add, count, counts};
 use super::net::{Body, Datagram, Happens, MS, Net, Way};
 use super::plan::{PATHS, Spec};
 use polyrail_core::control::courier::Patience;
@@ -128,7 +128,7 @@ impl Side {
         self.nonce += 1;
         let nonce = self.incarnation << 20 | self.nonce << 1 | self.at as u32;
         let outcome = self.changeover.propose(net.now, Spec { path, sync, nonce });
-        count(if outcome.is_ok() { &COUNTS.proposals } else { &COUNTS.refused });
+        count(if outcome.is_ok() { &counts().proposals } else { &counts().refused });
         self.said &= outcome.is_err();
         let early = |(spec, at): &(Spec, Time)| {
             (spec.path, spec.sync) == (path, sync) && net.now < at + CONFIG.hold_down
@@ -173,7 +173,7 @@ impl Side {
                 _ = self.propose(net, path, true);
             }
             State::Alone | State::InDoubt | State::Finishing if tries >= 2 * DEAD => {
-                count(&COUNTS.remade_alone);
+                count(&counts().remade_alone);
                 self.remake(net);
             }
             _ => {}
@@ -182,7 +182,7 @@ impl Side {
 
     pub fn arrives(&mut self, net: &mut Net, datagram: Datagram) {
         if datagram.incarnation != self.incarnation || !net.arrives(self.at, &datagram) {
-            return count(&COUNTS.dropped);
+            return count(&counts().dropped);
         }
         let way = datagram.way;
         match datagram.body {
@@ -198,7 +198,7 @@ impl Side {
             Body::Value { epoch, nonce, tag, iteration } => match self.admits(Epoch(epoch), nonce) {
                 Admit::Deliver => self.inn.value(tag, iteration),
                 Admit::Hold => self.inn.hold_value(tag, iteration),
-                Admit::Drop => count(&COUNTS.dropped),
+                Admit::Drop => count(&counts().dropped),
             },
             Body::Ack { epoch, nonce, upto } => self.acked(net, Epoch(epoch), nonce, upto),
         }
@@ -212,7 +212,7 @@ impl Side {
             panic!("side {} takes an honest peer for a liar: {breach}", self.at);
         }
         if aborts {
-            count(&COUNTS.aborted);
+            count(&counts().aborted);
         }
         self.run(net);
     }
@@ -234,10 +234,10 @@ impl Side {
         match self.admits(epoch, nonce) {
             Admit::Deliver => self.inn.data(at, len),
             Admit::Hold => {
-                count(&COUNTS.held);
+                count(&counts().held);
                 self.inn.hold(at, len);
             }
-            Admit::Drop => return count(&COUNTS.dropped),
+            Admit::Drop => return count(&counts().dropped),
         }
         let upto = self.inn.stream.next();
         self.transmit(net, way, Body::Ack { epoch: epoch.0, nonce, upto });
@@ -272,7 +272,7 @@ impl Side {
             let Some(action) = self.changeover.poll_action() else { break };
             if let Some(left) = &mut self.crash_in {
                 if *left == 0 {
-                    count(&COUNTS.crashes);
+                    count(&counts().crashes);
                     return self.remake(net);
                 }
                 *left -= 1;
@@ -308,12 +308,12 @@ impl Side {
             Action::Rescue { old } => self.rescue(net, old),
             Action::Destroy { epoch } => self.destroy(epoch),
             Action::Changed { to, .. } => {
-                count(&COUNTS.changes);
+                count(&counts().changes);
                 assert_eq!(self.sending, to, "what is in force is not what is sent by");
             }
             Action::Refused { spec, reason } => self.refused(net, spec, reason),
             Action::CloseControl => {
-                count(&COUNTS.control_failures);
+                count(&counts().control_failures);
                 if !self.control_failed {
                     self.gave_up_in = Some(self.incarnation);
                 }
@@ -323,8 +323,8 @@ impl Side {
             }
             Action::Remake { why } => {
                 count(match why {
-                    Lost::Control => &COUNTS.remade_for_control,
-                    Lost::Paths => &COUNTS.remade_for_paths,
+                    Lost::Control => &counts().remade_for_control,
+                    Lost::Paths => &counts().remade_for_paths,
                 });
                 self.remake(net);
             }
@@ -339,11 +339,11 @@ impl Side {
             self.refused.push((spec, net.now));
         }
         count(match reason {
-            Refusal::Crossed => &COUNTS.crossed,
-            Refusal::Cannot => &COUNTS.unable,
-            Refusal::HoldDown => &COUNTS.held_down,
-            Refusal::TimedOut => &COUNTS.timed_out,
-            Refusal::NoControl => &COUNTS.no_control,
+            Refusal::Crossed => &counts().crossed,
+            Refusal::Cannot => &counts().unable,
+            Refusal::HoldDown => &counts().held_down,
+            Refusal::TimedOut => &counts().timed_out,
+            Refusal::NoControl => &counts().no_control,
             Refusal::Busy | Refusal::InForce => panic!("an honest peer says {reason}"),
         });
     }
@@ -374,8 +374,11 @@ impl Side {
     }
 
     fn rescue(&mut self, net: &mut Net, old: Epoch) {
-        count(&COUNTS.rescues);
-        add(&COUNTS.rescued_pieces, self.out.unacked.iter().filter(|sent| sent.epoch == old).count() as u64);
+        count(&counts().rescues);
+        add(
+            &counts().rescued_pieces,
+            self.out.unacked.iter().filter(|sent| sent.epoch == old).count() as u64,
+        );
         let channel = self.channel_mut(old).expect("the old one is alive");
         (channel.rescued, channel.tries, channel.timer) = (true, 0, None);
         self.resend(net, old);
@@ -399,7 +402,7 @@ impl Side {
             let sent = Sent { at: self.out.next, len: 1 + net.rng.below(4), epoch };
             self.out.next += sent.len;
             self.out.unacked.push_back(sent);
-            count(&COUNTS.pieces);
+            count(&counts().pieces);
             self.transmit(net, Way::Data(spec.path), data(&sent, spec));
         }
         self.arm(net, epoch);

@@ -1,6 +1,6 @@
 //! Carries out a schedule, lets the network heal, and sees that all came and both sides agree.
 
-use super::count::{COUNTS, add, count};
+use super::count::{add, count, counts};
 use super::net::{Happens, MS, Net, US};
 use super::plan::{PATHS, Plan, Spec, Step};
 use super::side::Side;
@@ -35,9 +35,9 @@ pub fn carry_out(plan: &Plan) {
     world.heal();
     world.settle();
     world.probe();
-    count(&COUNTS.schedules);
-    add(&COUNTS.events, world.events);
-    add(&COUNTS.values, world.sides.iter().map(|side| side.inn.values).sum());
+    count(&counts().schedules);
+    add(&counts().events, world.events);
+    add(&counts().values, world.sides.iter().map(|side| side.inn.values).sum());
 }
 
 impl World<'_> {
@@ -108,7 +108,7 @@ impl World<'_> {
                 net.cut(ways, until);
             }
             Step::Crash { side, actions: 0 } => {
-                count(&COUNTS.crashes);
+                count(&counts().crashes);
                 sides[side].remake(net);
             }
             Step::Crash { side, actions } => sides[side].crash_in = Some(actions),
