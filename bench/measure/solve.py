@@ -83,13 +83,22 @@ def run(case: Case, words: list[str], rounds_of: int) -> Sample:
         begun = [POLYRAIL, "solve", "obstacle", "--n", str(POINTS), "-n", "1", "--wait-for", "1", "--keep", "0", "--json", *words]
         first = Process(FIRST.command(begun, env))
         deadline = time.monotonic() + LIMIT
-        while not (address := re.search(r"--join (\S+)", first.errors_so_far())):
+        while not (address := re.search(r"--join (\S+)\n", first.errors_so_far())):
             if time.monotonic() > deadline - LIMIT + 20 or first.process.poll() is not None:
                 first.stop()
                 raise Failed("the first peer does not begin")
             time.sleep(0.05)
         second = Process(SECOND.command(slowed.command([str(POLYRAIL), "solve", "obstacle", "--join", address[1]]), env))
         try:
+            ended: Output | None = None
+            while first.running() and time.monotonic() < deadline:
+                # it ends with the first, or soon after
+                if ended is None and not second.running():
+                    ended = second.wait(deadline)
+                    if ended.status != 0:
+                        first.stop()
+                        raise Failed(f"the second peer: {ended.reason()}")
+                time.sleep(0.01)
             output: Output = first.wait(deadline)
         finally:
             second.stop()

@@ -504,14 +504,13 @@ impl<W: Wire> Exchange<W> {
         }
         let peer = self.peers[from];
         let inbound = self.inbound.entry(link).or_default();
-        let (posted, count) = match class {
-            Class::InStep => (&mut inbound.posted, 2),
-            _ => (&mut inbound.posted_marked, 1),
+        let posted = match class {
+            Class::InStep => &mut inbound.posted,
+            _ => &mut inbound.posted_marked,
         };
+        // one at a time: of two, the later message may be whole first where packets are lost
         if posted.replace(peer) != Some(peer) {
-            for _ in 0..count {
-                self.wire.recv(Some(peer), class.tag(link.name()), vec![0; HEAD + len]);
-            }
+            self.wire.recv(Some(peer), class.tag(link.name()), vec![0; HEAD + len]);
         }
     }
 
