@@ -8,7 +8,7 @@ from .figures import Column, Failed, Figure, Parts, Sample, Table, alternate
 from .programs import POLYRAIL, alone
 
 PEERS = (4, 16, 64, 256)
-# These take a quarter of an hour and more each.
+# These take minutes, and much longer.
 MANY = (1024, 4096)
 # Points in each direction that are computed, and those that they stand for: so many peers have equal shares of them.
 POINTS, STAND_FOR = 32, 256
@@ -36,25 +36,25 @@ TITLE = f"{STAND_FOR}^3 points, of which {POINTS}^3 are computed, projected Rich
 SCHEMES = (("in step", "sync"), ("out of step", "async"))
 
 
-def measured(network: str, title: str, columns: list[Column]) -> Table:
+def measured(title: str, columns: list[Column]) -> Table:
     """One of each is enough: the same command gives the same."""
     alternate(columns, 1)
-    table = Table(f"{TITLE}: {title or network}", columns, sizes="peers")
+    table = Table(f"{TITLE}: {title}", columns, sizes="peers")
     table.show()
     return table
 
 
 def many() -> list[Table]:
     network = "10g"
-    return [measured(network, "", [column(name, network, scheme, MANY) for name, scheme in SCHEMES])]
+    return [measured(network, [column(name, network, scheme, MANY) for name, scheme in SCHEMES])]
 
 
 def tables() -> list[Table]:
     slow = "10g,slow=1:0.5"
-    found = [measured(network, "", [column(name, network, scheme) for name, scheme in SCHEMES]) for network in NETWORKS]
-    found.append(measured(slow, f"{slow}: one at half the speed", [column(name, slow, scheme) for name, scheme in SCHEMES]))
+    found = [measured(network, [column(name, network, scheme) for name, scheme in SCHEMES]) for network in NETWORKS]
+    found.append(measured(f"{slow}: one at half the speed", [column(name, slow, scheme) for name, scheme in SCHEMES]))
     for delay in FAR:
         network = f"10g,sites=2,delay={delay}"
         columns = [column(name, network, scheme) for name, scheme in (*SCHEMES, ("in step within a site", "hybrid"))]
-        found.append(measured(network, f"{network}: two sites", columns))
+        found.append(measured(f"{network}: two sites", columns))
     return found
