@@ -1,7 +1,7 @@
 //! Waiting for another rank of this host. What that does, [`Idle`] decides, as it does for the rails: at first it looks, then it gives the
 //! processor away, then it sleeps until the other writes; and between, the MPI is kept going.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,8 @@ use crate::room;
 const SLEEP_AFTER: Duration = Duration::from_millis(1);
 /// Times that the processor is given away between two calls of the MPI.
 const YIELDS: u32 = 16;
+/// Who waits calls the MPI so often at least, in one wait or in several: others may wait for what it has to do.
+const CALL: Duration = Duration::from_millis(1);
 /// Times that the MPI is called, after it had something to do while this rank slept, until that sleeps again.
 const ATTENTIVE: u32 = 1000;
 /// Longest sleep: then the MPI may have something to do, for which nobody wakes this rank.
@@ -24,6 +26,7 @@ const ALIVE: Duration = Duration::from_millis(500);
 
 thread_local! {
     static IDLE: RefCell<Idle> = RefCell::new(Idle::new(true, Some(SLEEP_AFTER)));
+    static CALLED: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// Waits until a word is as it should be; its number then.
@@ -34,6 +37,17 @@ thread_local! {
 pub fn until(word: Word<'_>, mut is: impl FnMut(u64) -> bool) -> Result<u64, Failed> {
     let number = word.number.load(Ordering::Acquire);
     if is(number) { Ok(number) } else { long(word, is) }
+}
+
+/// Calls the MPI, if it is time to. Rounds do not say when: each may have taken as long as others had the processor.
+fn call_in_time() -> Result<(), Failed> {
+    if CALLED.get().is_some_and(|last| last.elapsed() < CALL) { Ok(()) } else { call() }
+}
+
+fn call() -> Result<(), Failed> {
+    let called = progress();
+    CALLED.set(Some(Instant::now()));
+    called
 }
 
 fn long(word: Word<'_>, mut is: impl FnMut(u64) -> bool) -> Result<u64, Failed> {
@@ -49,7 +63,7 @@ fn long(word: Word<'_>, mut is: impl FnMut(u64) -> bool) -> Result<u64, Failed> 
             if attentive > 0 {
                 attentive -= 1;
                 std::thread::yield_now();
-                progress()?;
+                call()?;
                 continue;
             }
             match idle.rest() {
@@ -61,7 +75,9 @@ fn long(word: Word<'_>, mut is: impl FnMut(u64) -> bool) -> Result<u64, Failed> 
                     idle.resumed();
                     yields += 1;
                     if yields % YIELDS == 0 && !is(look()) {
-                        progress()?;
+                        call()?;
+                    } else {
+                        call_in_time()?;
                     }
                 }
                 Rest::Sleep(most) => {
@@ -69,9 +85,10 @@ fn long(word: Word<'_>, mut is: impl FnMut(u64) -> bool) -> Result<u64, Failed> 
                     let woken = word.sleep(number, most.min(NAP));
                     idle.resumed();
                     if is(look()) {
+                        call_in_time()?;
                         continue;
                     }
-                    progress()?;
+                    call()?;
                     // others may have woken it in vain: the word is that of several who wait
                     if woken && look() == number && asleep.take().is_some_and(Asleep::end) {
                         // the MPI had something to do, and may have more: nobody does it better than who is awake

@@ -14,6 +14,8 @@ const LATE: Duration = Duration::from_millis(5);
 /// Rounds of progress after which all is looked at, whatever the clock says; and after which the clock is, where rounds are busy.
 const ROUNDS: u64 = 256;
 const CLOCK_ROUNDS: u64 = 16;
+/// Where whoever uses all this looks in now and then only, so that rounds say nothing of time, it is looked at after this.
+const SELDOM: Duration = Duration::from_millis(5);
 /// Between two looks that are further apart than this the program did something else.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -22,6 +24,9 @@ pub(super) struct Clock {
     timer: Timer,
     /// When all this was looked at last.
     looked: Instant,
+    /// The same, whether something was under way or not; and whether it has been long.
+    seen: Instant,
+    seldom: bool,
     /// When it is to be looked at again, while something is under way.
     next_look: Instant,
     /// When deadlines were compared with the clock last.
@@ -40,6 +45,8 @@ impl Clock {
         Ok(Self {
             timer: Timer::new()?,
             looked: now,
+            seen: now,
+            seldom: false,
             next_look: now,
             walked: now,
             dozed: false,
@@ -70,7 +77,7 @@ impl Wireup {
     /// Whether to look in this round of progress; an idle one has time for the clock.
     #[inline]
     pub fn due(&self, round: u64, idle: bool) -> bool {
-        if self.clock.dozed || round.is_multiple_of(ROUNDS) {
+        if self.clock.dozed || self.clock.seldom || round.is_multiple_of(ROUNDS) {
             return true;
         }
         (idle || round.is_multiple_of(CLOCK_ROUNDS)) && self.waits() && self.clock.next_look <= Instant::now()
@@ -84,6 +91,12 @@ impl Wireup {
     /// Whether there is something to look at by the clock.
     pub fn busy(&self) -> bool {
         self.clock.dozed || self.waits()
+    }
+
+    /// Whoever uses all this looks in now and then. Whether it is time to look, which the next round then does.
+    pub fn looked_in(&mut self) -> bool {
+        self.clock.seldom = self.clock.seen.elapsed() >= SELDOM;
+        self.clock.seldom
     }
 
     /// Whether something is under way that has a deadline.
@@ -125,6 +138,7 @@ impl Wireup {
 
     /// The end of a look: deadlines.
     pub(super) fn look_at_clock(&mut self, rails: &mut Rails) {
+        (self.clock.seen, self.clock.seldom) = (Instant::now(), false);
         if !self.busy() {
             return;
         }

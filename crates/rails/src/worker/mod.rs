@@ -453,6 +453,9 @@ impl Worker {
     #[inline]
     fn rest(&mut self) {
         if is_looked_in() {
+            if self.wireup.looked_in() {
+                self.stir();
+            }
             return;
         }
         let in_bulk = self.idle.naps_in_bulk() && self.in_bulk();

@@ -102,10 +102,11 @@ impl CqMember {
         unsafe { self.read_locked(state, buf, count, sources) }
     }
 
-    /// Whether a look at memory shows that there is nothing, and it is not time to do something about that.
+    /// Whether a look at memory shows that there is nothing, and it is not time to do something about that: for who looks in now and
+    /// then, the worker says by the clock when it is.
     #[inline(always)]
     fn is_empty(&self, state: &mut State) -> bool {
-        state.skip(self.member.key) && state.idle.spins()
+        !is_looked_in() && state.skip(self.member.key) && state.idle.spins()
     }
 
     /// [`CqMember::read_locked`] with the lock.

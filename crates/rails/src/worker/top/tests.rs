@@ -1,3 +1,4 @@
+use super::super::{look_in, look_in_no_more};
 use super::*;
 use crate::config::Config;
 use crate::list::RailSet;
@@ -123,6 +124,22 @@ fn who_computes_says_nothing_and_delays_nobody() {
     let gone = name(&idle);
     drop(idle);
     assert_eq!(top::ask(&[gone], Duration::from_millis(300), false), []);
+}
+
+#[test]
+fn who_looks_in_now_and_then_answers_by_the_clock() {
+    let mut rarely = worker();
+    let asking = unix::connect(name(&rarely).as_bytes()).expect("it listens");
+    let mut asking = std::fs::File::from(asking);
+    look_in();
+    // of the first look by the clock comes the answer's first part
+    let answered = (0..4).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        rarely.progress();
+        asking.read(&mut [0; 100]).is_ok_and(|bytes| bytes > 0)
+    });
+    look_in_no_more();
+    assert!(answered, "it is not looked who asks");
 }
 
 /// A worker whose answer is longer than a socket holds.
