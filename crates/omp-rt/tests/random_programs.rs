@@ -1,7 +1,7 @@
 //! Random programs without races say over several ranks what they say with the compiler's own runtime: C, C++ and Fortran, by each compiler, optimized in several ways.
 //!
 //! `RANDOM_PROGRAMS=5000 cargo test --release -p polyrail-omp-rt --test random_programs` runs so many, with `RANDOM_FIRST=N` from that one on; `RANDOM_PROGRAM=N` is that one
-//! alone. What differs is kept beside the test's other files.
+//! alone. In a lab (`scripts/lab run -- ...`) they run on two hosts, too. What differs is kept beside the test's other files.
 
 mod random_support;
 mod ways;
@@ -13,8 +13,8 @@ use std::sync::Mutex;
 
 use random_support::{Random, Source, c, fortran};
 use ways::{
-    COMPILERS, FORTRAN, NO_END, Said, by_messages, directory, header, mpiexec, over, over_all, plain,
-    prepare, run,
+    COMPILERS, FORTRAN, NO_END, Said, by_messages, directory, header, launched, mpiexec, over, over_all,
+    plain, prepare, run,
 };
 
 /// So many, unless RANDOM_PROGRAMS says otherwise.
@@ -33,16 +33,30 @@ const OFTEN: usize = 12;
 /// What is said where ranks have one thread each, as the program orders memory by fences.
 const FEWER: &str = "polyrail omp: one thread on each rank";
 
+/// The way of these that needs a lab.
+const TWO_HOSTS: &str = "two hosts";
+
 /// A way of running it: a name, ranks, threads of each.
 type Way = (&'static str, usize, usize, fn(&Path, usize) -> Command);
 
-const WAYS: [Way; 5] = [
+const WAYS: [Way; 6] = [
     ("two ranks", 2, 1, |program, threads| over(2, program, threads)),
     ("three ranks", 3, 1, |program, threads| over(3, program, threads)),
     ("two ranks of two threads", 2, 2, |program, threads| over(2, program, threads)),
     ("two ranks by messages", 2, 1, by_messages),
+    (TWO_HOSTS, 2, 1, on_two_hosts),
     ("two ranks that all run serial code", 2, 1, |program, threads| over_all(2, program, threads, &[])),
 ];
+
+/// Each of two ranks on a host of its own, where this runs in a lab (`scripts/lab run -- ...`).
+fn on_two_hosts(program: &Path, threads: usize) -> Command {
+    let ssh = std::env::var("POLYRAIL_LAB_SSH").expect("a lab");
+    let hosts = "-hosts a,b -ppn 1 -iface ctl -launcher ssh -launcher-exec";
+    let by: Vec<String> = hosts.split(' ').map(str::to_owned).chain([ssh]).collect();
+    let mut command = launched(2, &by, threads, &["--serial", "master", "--"]);
+    command.arg(program);
+    command
+}
 
 /// What a program does otherwise than it should; nothing if no compiler has the language.
 fn differences(seed: u64) -> Option<String> {
@@ -88,8 +102,10 @@ fn differences(seed: u64) -> Option<String> {
         })
     };
     let mut wrong = String::new();
+    let in_lab = std::env::var_os("POLYRAIL_LAB_SSH").is_some();
     // threads of one rank do not wait for each other's flags
-    for (name, ranks, of_each, command) in WAYS.into_iter().filter(|way| !flushes || way.2 == 1) {
+    let fits = |way: &Way| (!flushes || way.2 == 1) && (in_lab || way.0 != TWO_HOSTS);
+    for (name, ranks, of_each, command) in WAYS.into_iter().filter(fits) {
         let mut over = command(&program, ranks * of_each);
         // what is met is to be met elsewhere
         over.env("POLYRAIL_OMP_TASKS", "always");

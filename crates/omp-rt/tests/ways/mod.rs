@@ -81,11 +81,17 @@ pub fn over_all(ranks: usize, program: &Path, threads: usize, options: &[&str]) 
 
 /// What starts an agent per rank with these options.
 pub fn agents(ranks: usize, threads: usize, options: &[&str]) -> Command {
+    let by = if ranks == 3 { ["--map-by", ":oversubscribe"].map(str::to_owned).to_vec() } else { Vec::new() };
+    launched(ranks, &by, threads, options)
+}
+
+/// The same with more words for the launcher.
+pub fn launched(ranks: usize, by: &[String], threads: usize, options: &[&str]) -> Command {
     // no test hangs
     let mut command = Command::new("timeout");
     command.arg("55").arg(mpiexec(ranks)).args(["-n", &ranks.to_string()]);
+    command.args(by);
     if ranks == 3 {
-        command.args(["--map-by", ":oversubscribe"]);
         command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
     }
     command.arg(built("polyrail-omp-agent"));
