@@ -184,7 +184,7 @@ fn constructs_do_what_they_do_elsewhere() {
     let (share, turn): (usize, usize) = if wanted.is_some() {
         (1, 0)
     } else {
-        (5, SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as usize)
+        (8, SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as usize)
     };
     let work: Mutex<Vec<(usize, Program, &Compiler)>> = Mutex::new(
         programs(wanted)

@@ -11,7 +11,7 @@ use polyrail_core::session::Config;
 use polyrail_core::sim::{MS, S, Time, US};
 
 /// Each network is tried with so many draws.
-const SEEDS: u64 = 4;
+const SEEDS: u64 = 2;
 const END: Time = 16 * S;
 const ONE: Config = Config { connections: 1, ..DEFAULT };
 const DEFAULT: Config = Config {

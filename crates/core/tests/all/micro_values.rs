@@ -19,14 +19,14 @@ struct Case {
 }
 
 impl Case {
-    /// Ten seconds of it, after two in which all begins.
+    /// Six seconds of it, after two in which all begins.
     fn read(&self) -> (Reader, Net) {
         let mut net = Net::new(11, self.line, self.line);
         let a = net.join(self.composition);
         let mut reader = Reader { len: self.len, ..Reader::default() };
         reader.run(&mut net, a, self.interval, MS / 2, 2 * S);
         reader.ages.clear();
-        reader.run(&mut net, a, self.interval, MS / 2, 12 * S);
+        reader.run(&mut net, a, self.interval, MS / 2, 8 * S);
         (reader, net)
     }
 
@@ -73,7 +73,7 @@ fn ages(composition: Composition, mbit: u64, rtt: Time, longest: usize) -> Table
     let mut table = Table::new(&title, columns);
     for (len, intervals) in SIZES.iter().filter(|(len, _)| *len <= longest) {
         for interval in *intervals {
-            for percent in [0, 10, 30, 50] {
+            for percent in [0, 10, 50] {
                 let line = Line::new(mbit, rtt).losing(percent * 10_000);
                 let case = Case { composition, line, rtt, len: *len, interval: *interval * MS };
                 case.row(&mut table, percent);

@@ -146,7 +146,7 @@ fn a_reader_ten_times_slower_makes_nothing_grow() {
         reader.run(&mut net, a, interval, 5 * MS, 2 * S);
         reader.ages.clear();
         let before = net.overflowed;
-        reader.run(&mut net, a, interval, 5 * MS, 6 * S);
+        reader.run(&mut net, a, interval, 5 * MS, 4 * S);
         let (shared, max) = (net.shared(a), reader.age(1000));
         println!("{len}: {} of {} had, oldest {} ms", reader.news, reader.given.len(), max / MS);
         assert!(shared.values_held <= 2 * len && net.ends[a + 1].inbox.kept() <= 5 * len);
