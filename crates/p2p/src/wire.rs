@@ -66,7 +66,7 @@ pub trait Wire {
     /// Moves what can be moved; how much that was.
     fn progress(&mut self) -> usize;
 
-    /// The next operation that has ended.
+    /// The next operation that has ended. Receives end in any order, also those of one tag, which take messages in order.
     fn next_done(&mut self) -> Option<Done>;
 
     /// The next active message that has come.

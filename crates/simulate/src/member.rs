@@ -188,7 +188,7 @@ impl Wire for Simulated {
     }
 
     fn next_done(&mut self) -> Option<Done> {
-        locked(&self.world).nodes[self.me].done.pop_front()
+        locked(&self.world).next_done(self.me)
     }
 
     fn heard(&mut self) -> Option<(PeerIdx, Vec<u8>)> {

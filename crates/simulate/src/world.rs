@@ -191,6 +191,13 @@ impl World {
         }
     }
 
+    /// Receives end in any order: where messages go in pieces by several ways, a later one may be whole before another.
+    pub(crate) fn next_done(&mut self, member: usize) -> Option<Done> {
+        let ended = self.nodes[member].done.len();
+        let which = if ended > 1 { self.chance.below(ended as u64) as usize } else { 0 };
+        self.nodes[member].done.remove(which)
+    }
+
     pub(crate) fn send(&mut self, from: usize, to: usize, tag: u64, bytes: Arc<[u8]>) {
         self.give(Item { from, to, what: What::Message { tag, bytes } });
     }
