@@ -109,7 +109,7 @@ impl Relay {
         {
             pcap.flush();
         }
-        let congested = self.shapers.iter().any(Shaper::congested);
+        let congested = self.shapers.iter().any(|shaper| shaper.congested(LONGEST));
         let (events, longest) = match congested {
             true => (PollFlags::empty(), LONGEST),
             false => (PollFlags::POLLIN, Duration::MAX),

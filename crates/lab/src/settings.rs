@@ -10,6 +10,8 @@ pub struct Settings {
     pub rate: f64,
     /// Bytes that may wait for their turn before newcomers are dropped; 0: [`Settings::queue_limit`] chooses.
     pub queue: usize,
+    /// Bytes that may leave at once after idle; none: [`Settings::burst`] chooses.
+    pub burst: Option<f64>,
     /// How long a packet is under way.
     pub delay: Duration,
     /// How far the delay wanders to either side, without changing the order of packets.
@@ -21,10 +23,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Bytes that may leave at once after idle: 2 ms of the rate, at least one 64 KiB packet with its headers. The shaped
-    /// veth pairs of `scripts/lab` have the same.
+    /// Bytes that may leave at once after idle: as set, else 2 ms of the rate, at least one 64 KiB packet with its headers. The
+    /// shaped veth pairs of `scripts/lab` have the same. A line of wire or glass has none: 0.
     pub fn burst(&self) -> f64 {
-        (self.rate * 0.002).max(98_304.0)
+        self.burst.unwrap_or_else(|| (self.rate * 0.002).max(98_304.0))
     }
 
     /// Bytes that may wait: as set, else 8 ms of the rate, at least 256 KiB.
@@ -36,11 +38,12 @@ impl Settings {
         match key {
             "rate" => self.rate = number(value)? * 1e6 / 8.0,
             "queue" => self.queue = number(value)? as usize,
+            "burst" => self.burst = Some(number(value)?),
             "delay" => self.delay = duration(value)?,
             "jitter" => self.jitter = duration(value)?,
             "loss" => self.loss = probability(value)?,
             "reorder" => self.reorder = probability(value)?,
-            _ => return Err(format!("no setting {key:?}: rate, queue, delay, jitter, loss, reorder")),
+            _ => return Err(format!("no setting {key:?}: rate, queue, burst, delay, jitter, loss, reorder")),
         }
         Ok(())
     }
@@ -76,6 +79,9 @@ impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Settings { rate, delay, jitter, loss, reorder, .. } = self;
         write!(f, "rate={} queue={} ", rate * 8.0 / 1e6, self.queue_limit())?;
+        if let Some(burst) = self.burst {
+            write!(f, "burst={burst} ")?;
+        }
         write!(f, "delay={delay:?} jitter={jitter:?} loss={}% reorder={}%", loss * 100.0, reorder * 100.0)
     }
 }
@@ -125,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_what_is_shown() {
-        let text = "rate=250 queue=4000 delay=1.5ms jitter=20µs loss=0.5% reorder=3%";
+        let text = "rate=250 queue=4000 burst=1500 delay=1.5ms jitter=20µs loss=0.5% reorder=3%";
         let ascii = text.replace('µ', "u");
         assert_eq!(apply(&ascii, &Default::default()).unwrap()[1].to_string(), text);
     }
@@ -157,5 +163,6 @@ mod tests {
         assert_eq!(settings("rate=1000").burst(), 250_000.0);
         assert_eq!((settings("rate=1").queue_limit(), settings("rate=1").burst()), (262_144, 98_304.0));
         assert_eq!(settings("rate=1000 queue=5000").queue_limit(), 5000);
+        assert_eq!(settings("rate=1000 burst=0").burst(), 0.0);
     }
 }

@@ -7,7 +7,7 @@
 //!      lost    overflowed
 //! ```
 //!
-//! The queue is a token bucket: tokens are bytes that may leave at once. A change of settings holds from the packets still in
+//! The queue is a token bucket: tokens are bytes that may leave at once, and are saved up to the burst while nothing waits. A change of settings holds from the packets still in
 //! the queue on; what is already in the line arrives as it was going to, and what comes later does not overtake it.
 
 use std::collections::VecDeque;
@@ -85,9 +85,9 @@ impl<P> Shaper<P> {
         self.queue.len() + self.line.len()
     }
 
-    /// Whether packets wait for the rate: another one would leave after them.
-    pub fn congested(&self) -> bool {
-        !self.queue.is_empty()
+    /// Whether so much waits for the rate that another packet would not leave sooner than after this time.
+    pub fn congested(&self, time: Duration) -> bool {
+        self.queued as f64 - self.tokens > self.settings.rate * time.as_secs_f64()
     }
 
     /// Changes what it does from `now` on.
@@ -159,8 +159,8 @@ impl<P> Shaper<P> {
     /// Moves what has left the queue by `now` into the line.
     fn advance(&mut self, now: Duration) {
         while let Some(time) = self.queue.front().map(|head| self.leaves(head)).filter(|time| *time <= now) {
-            let Some(head) = self.queue.pop_front() else { return };
             self.fill(time);
+            let Some(head) = self.queue.pop_front() else { return };
             self.tokens -= head.bytes as f64;
             self.queued -= head.bytes;
             self.depart(time, head);
@@ -178,7 +178,9 @@ impl<P> Shaper<P> {
 
     fn fill(&mut self, now: Duration) {
         let gained = now.saturating_sub(self.filled).as_secs_f64() * self.settings.rate;
-        self.tokens = (self.tokens + gained).min(self.settings.burst());
+        // what waits leaves as soon as there is enough for it, be it longer than the burst
+        let most = if self.queue.is_empty() { self.settings.burst() } else { f64::INFINITY };
+        self.tokens = (self.tokens + gained).min(most);
         self.filled = self.filled.max(now);
     }
 

@@ -98,6 +98,18 @@ fn a_burst_leaves_at_once_and_the_rest_at_the_rate() {
 }
 
 #[test]
+fn without_a_burst_each_packet_takes_its_time_also_after_idle() {
+    // 1 Mbit/s: 1250 bytes take 10 ms
+    let mut bench = Bench::new("rate=1 burst=0 queue=1000000");
+    bench.push(3, 1250, Duration::ZERO);
+    bench.pass(us(100_000));
+    bench.push(2, 2500, Duration::ZERO);
+    let bench = bench.finish();
+    let left: Vec<u128> = bench.out.iter().map(|(at, _)| at.as_millis()).collect();
+    assert_eq!(left, [10, 20, 30, 120, 140]);
+}
+
+#[test]
 fn a_full_queue_drops_newcomers() {
     let mut bench = Bench::new("rate=100 queue=15000");
     bench.push(1000, MTU, Duration::ZERO);
@@ -204,6 +216,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
         |(rate, queue, delay, share, loss)| Settings {
             rate,
             queue,
+            burst: (queue % 3 == 0).then_some(queue as f64 / 30.0),
             delay: us(delay),
             jitter: us(delay).mul_f64(share),
             loss,

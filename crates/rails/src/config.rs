@@ -100,6 +100,9 @@ pub struct Config {
     /// Sleep after polling in vain for so long, until a message comes (a millisecond at most); none: never. Only for programs
     /// all of whose messages come this way.
     pub sleep_after: Option<Duration>,
+    /// Providers take an endpoint at its word that wants all its operations complete only when the peer has them; else messages are complete
+    /// when they are on their way, and only those that ask themselves, and one-sided operations, are complete that late.
+    pub delivery: bool,
     /// Providers go on with what is long, and with what peers do to this process's memory, while the application computes, by a thread.
     pub background: bool,
     /// What is long and for many hosts may go by multicast.
@@ -142,6 +145,7 @@ impl Default for Config {
             composition: None,
             yielding: true,
             sleep_after: None,
+            delivery: true,
             background: true,
             multicast: true,
             gateway: None,
@@ -211,6 +215,10 @@ pub const SETTINGS: &[(&str, &str)] = &[
     (
         "SLEEP_AFTER",
         "microseconds of polling in vain after which to sleep until a message comes, or at once while the rest of a long one comes by a network (default: never)",
+    ),
+    (
+        "DELIVERY",
+        "messages are complete when the peer has them, where an endpoint asks for that in all it does (op_flags): 1; or 0: when their bytes are on their way, whatever the endpoint asks (default 1)",
     ),
     (
         "BACKGROUND",
@@ -317,6 +325,7 @@ impl Config {
         number(&lookup, "LANES", "POLYRAIL_LANES", 1, 16, |n| c.lanes = n)?;
         number(&lookup, "CONNECTIONS", "POLYRAIL_CONNECTIONS", 1, 16, |n| c.connections = n)?;
         number(&lookup, "YIELD", "POLYRAIL_YIELD", 0, 1, |n| c.yielding = n == 1)?;
+        number(&lookup, "DELIVERY", "POLYRAIL_DELIVERY", 0, 1, |n| c.delivery = n == 1)?;
         number(&lookup, "BACKGROUND", "POLYRAIL_BACKGROUND", 0, 1, |n| c.background = n == 1)?;
         number(&lookup, "MULTICAST", "POLYRAIL_MULTICAST", 0, 1, |n| c.multicast = n == 1)?;
         if let Some(encrypt) = lookup("ENCRYPT") {
@@ -408,6 +417,7 @@ mod tests {
             ("WINDOW", "1"),
             ("ANNOUNCED", "1023"),
             ("YIELD", "2"),
+            ("DELIVERY", "late"),
             ("BACKGROUND", "yes"),
             ("MULTICAST", "2"),
             ("ENCRYPT", "maybe"),

@@ -83,6 +83,8 @@ fn all(family: Family, provider: &Provider) -> Vec<Variable> {
             choose("MPIR_CVAR_CH4_NETMOD", "ofi"),
             // Else ranks of one host would talk by MPICH's own shared memory.
             tune("MPIR_CVAR_NOLOCAL", "1"),
+            // It asks that all be complete only when the peer has it, for the sake of its one-sided operations; a send would wait a round trip.
+            tune("POLYRAIL_DELIVERY", "0"),
         ],
         Family::OpenMpi => vec![
             choose("OMPI_MCA_pml", "cm"),

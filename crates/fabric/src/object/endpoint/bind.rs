@@ -122,6 +122,7 @@ unsafe fn alias(ours: &EpMember, context: *mut c_void, alias: *mut fi_alias) -> 
         member: Member::new(&ours.member.domain, ours.member.key),
         tx_flags: AtomicU64::new(tx),
         rx_flags: AtomicU64::new(rx),
+        of_messages: ours.of_messages,
         alias: true,
     };
     // SAFETY: a place for the result.

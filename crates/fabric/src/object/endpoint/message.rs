@@ -435,7 +435,7 @@ impl EpMember {
             return None;
         }
         let (flags, most) = match told {
-            Some(_) => (self.tx_flags() | endpoint.tx_always, endpoint.limits.tagged),
+            Some(_) => (self.message_flags() | endpoint.tx_always, endpoint.limits.tagged),
             None => (0, endpoint.limits.inject_tagged),
         };
         if flags & (FI_INJECT | LATE) != 0 || len > most {
@@ -467,7 +467,9 @@ impl EpMember {
         // SAFETY: by the caller's promise.
         unsafe {
             match told {
-                Some(context) => self.send(Send { to, matching, data, iov, flags: self.tx_flags(), context }),
+                Some(context) => {
+                    self.send(Send { to, matching, data, iov, flags: self.message_flags(), context })
+                }
                 None => {
                     let context = std::ptr::null_mut();
                     self.inject(Send { to, matching, data, iov, flags: FI_INJECT, context })

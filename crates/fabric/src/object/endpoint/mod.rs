@@ -48,6 +48,8 @@ pub struct EpMember {
     /// Flags of operations that take none, of either direction.
     tx_flags: AtomicU64,
     rx_flags: AtomicU64,
+    /// Those of `tx_flags` that count for messages.
+    of_messages: u64,
     alias: bool,
 }
 
@@ -129,6 +131,12 @@ impl EpMember {
     #[inline]
     fn tx_flags(&self) -> u64 {
         self.tx_flags.load(Ordering::Relaxed)
+    }
+
+    /// Flags of messages that take none.
+    #[inline]
+    fn message_flags(&self) -> u64 {
+        self.tx_flags() & self.of_messages
     }
 
     #[inline]
@@ -249,6 +257,11 @@ pub unsafe fn open(
         member: Member::new(domain, key),
         tx_flags: AtomicU64::new(info.tx.op_flags),
         rx_flags: AtomicU64::new(info.rx.op_flags),
+        of_messages: if domain.is.config.delivery {
+            !0
+        } else {
+            !(FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE)
+        },
         alias: false,
     };
     // SAFETY: a place for the result.

@@ -90,7 +90,14 @@ unsafe extern "C" fn send(
     unsafe {
         let ep = EpObject::ours(ep);
         let iov = &piece(buf, len);
-        ep.send(Send { to: dest_addr, matching: Message, data: None, iov, flags: ep.tx_flags(), context })
+        ep.send(Send {
+            to: dest_addr,
+            matching: Message,
+            data: None,
+            iov,
+            flags: ep.message_flags(),
+            context,
+        })
     }
 }
 
@@ -109,7 +116,14 @@ unsafe extern "C" fn sendv(
             Ok(iov) => iov,
             Err(code) => return code as isize,
         };
-        ep.send_any(Send { to: dest_addr, matching: Message, data: None, iov, flags: ep.tx_flags(), context })
+        ep.send_any(Send {
+            to: dest_addr,
+            matching: Message,
+            data: None,
+            iov,
+            flags: ep.message_flags(),
+            context,
+        })
     }
 }
 
@@ -166,7 +180,7 @@ unsafe extern "C" fn senddata(
             matching: Message,
             data: Some(data),
             iov,
-            flags: ep.tx_flags(),
+            flags: ep.message_flags(),
             context,
         })
     }

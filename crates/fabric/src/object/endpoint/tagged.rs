@@ -119,7 +119,7 @@ unsafe extern "C" fn sendv(
             matching: Matching::Tag(tag),
             data: None,
             iov,
-            flags: ep.tx_flags(),
+            flags: ep.message_flags(),
             context,
         })
     }
