@@ -235,6 +235,13 @@ pub struct Far {
     pub alone: bool,
 }
 
+impl Far {
+    /// Whether a round trip is so long that it counts.
+    pub fn is_long(&self) -> bool {
+        self.rtt >= FAR.enter
+    }
+}
+
 /// Round trips' worth of bytes that go eagerly by the only lane: to announce them would take a fifth of the time.
 const ALONE: u128 = 4;
 
@@ -254,7 +261,7 @@ impl Explanation {
     /// leaves. What takes many round trips to leave gains little, and would keep what follows it from being matched for longer than that;
     /// and where there are several lanes, what is announced has all of them. 0: none but what goes eagerly anyway.
     pub fn far_eager(&self, far: Far) -> u64 {
-        if far.rtt < FAR.enter {
+        if !far.is_long() {
             return 0;
         }
         let most = (u64::from(self.limits.window) * CREDIT_UNIT / 2).min(self.limits.max_frame as u64);

@@ -100,8 +100,8 @@ pub struct Config {
     /// Sleep after polling in vain for so long, until a message comes (a millisecond at most); none: never. Only for programs
     /// all of whose messages come this way.
     pub sleep_after: Option<Duration>,
-    /// Providers take an endpoint at its word that wants all its operations complete only when the peer has them; else messages are complete
-    /// when they are on their way, and only those that ask themselves, and one-sided operations, are complete that late.
+    /// Providers take an endpoint at its word that wants all its operations complete only when the peer has them; else its messages to
+    /// peers that are far are complete when they are on their way, unless they ask themselves. One-sided operations are complete as asked.
     pub delivery: bool,
     /// Providers go on with what is long, and with what peers do to this process's memory, while the application computes, by a thread.
     pub background: bool,
@@ -218,7 +218,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "DELIVERY",
-        "messages are complete when the peer has them, where an endpoint asks for that in all it does (op_flags): 1; or 0: when their bytes are on their way, whatever the endpoint asks (default 1)",
+        "messages are complete when the peer has them, where an endpoint asks for that in all it does (op_flags): 1; or 0: when their bytes are on their way, where a round trip takes a millisecond or more (default 1)",
     ),
     (
         "BACKGROUND",

@@ -153,7 +153,7 @@ impl<R: Receiver> Engine<R> {
         let p = &mut self.peers[peer.0 as usize];
         p.connected = true;
         p.route = route;
-        p.far_eager = 0;
+        (p.far_eager, p.far) = (0, false);
         p.begin_values();
         if !p.idle() {
             self.name(peer);
@@ -181,6 +181,11 @@ impl<R: Receiver> Engine<R> {
     /// ([`crate::cost::Explanation::far_eager`]). They leave credit for others.
     pub fn set_far_eager(&mut self, peer: PeerIdx, len: u64) {
         self.peers[peer.0 as usize].far_eager = len;
+    }
+
+    /// Whether a round trip to a peer takes so long that who sends [`Delivery::Soon`] does not wait for it.
+    pub fn set_far(&mut self, peer: PeerIdx, far: bool) {
+        self.peers[peer.0 as usize].far = far;
     }
 
     /// Longest message that goes eagerly to a peer, in bytes, while there is credit.

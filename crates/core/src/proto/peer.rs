@@ -77,6 +77,8 @@ pub(super) struct Peer {
     pub route: Route,
     /// Longest message that goes eagerly while plenty of credit is left, in bytes ([`crate::cost::Explanation::far_eager`]).
     pub far_eager: u64,
+    /// A round trip takes long.
+    pub far: bool,
     pub next_seq: u32,
     pub spent: u32,
     pub returned: u32,

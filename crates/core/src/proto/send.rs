@@ -26,7 +26,11 @@ impl Peer {
     /// Whether an eager message needs the peer's word before it is complete.
     #[inline]
     fn acknowledged(&self, m: &Message) -> bool {
-        m.delivery == Delivery::Delivered && !self.route.immediate
+        !self.route.immediate
+            && match m.delivery {
+                Delivery::Soon => !self.far,
+                delivery => delivery == Delivery::Delivered,
+            }
     }
 
     /// Whether a message may go eagerly now.
@@ -69,7 +73,7 @@ impl<R: Receiver> Engine<R> {
         let p = &mut self.peers[peer.0 as usize];
         let units = units(len);
         let open = p.connected && p.ordered.is_empty() && len <= p.route.eager_max as u64;
-        let told = delivery == Delivery::Sent || (delivery == Delivery::Delivered && p.route.immediate);
+        let told = delivery == Delivery::Sent || (delivery < Delivery::Matched && p.route.immediate);
         (open && told && p.has_units(units)).then_some(Going { peer: p, units })
     }
 
@@ -271,10 +275,10 @@ impl<R: Receiver> Engine<R> {
     fn send_left(&mut self, op: OpId, frame: &Frame, lent: bool) {
         let Some(s) = self.sends.get(op) else { return };
         let event = match frame {
-            Frame::Eager { .. } => {
+            Frame::Eager { ack, .. } => {
                 let p = &mut self.peers[s.peer.0 as usize];
                 p.spent = p.spent.wrapping_add(units(s.message.len));
-                if p.acknowledged(&s.message) {
+                if ack.is_some() {
                     p.asked.left(0);
                     SendEvent::EagerWait
                 } else if lent {

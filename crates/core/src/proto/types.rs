@@ -334,6 +334,8 @@ pub struct Message {
 pub enum Delivery {
     /// The bytes are on their way; the buffer may be reused.
     Sent,
+    /// The same where a round trip takes long ([`Engine::set_far`](crate::proto::Engine::set_far)), as [`Delivery::Delivered`] elsewhere.
+    Soon,
     /// The message is at the peer: in a receive buffer, or kept by the peer's worker until one is posted.
     Delivered,
     /// A receive has matched it.

@@ -1,6 +1,6 @@
 //! Eager sends whose bytes are lent to a lane: when they are complete.
 
-use polyrail_core::frame::{Matching, OpId};
+use polyrail_core::frame::{Frame, Matching, OpId, Status};
 use polyrail_core::proto::{
     Action, Bounds, Completion, Config, Delivery, Failure, Message, Next, Out, PeerIdx, Place, Route, Scheme,
 };
@@ -61,6 +61,26 @@ fn round(engine: &mut Engine, sleeps: bool) -> Vec<OpId> {
         copied.push(op);
     }
     copied
+}
+
+#[test]
+fn who_need_not_wait_long_for_the_peer_waits() {
+    let (mut engine, peer) = connected();
+    let (asked, next) = send(&mut engine, peer, LEN, Delivery::Soon);
+    assert!(engine.may_lend(&next, 1).is_none(), "it stays until the peer has it");
+    // what becomes of the path between a frame and its leaving changes nothing
+    engine.set_far(peer, true);
+    engine.transmitted(peer, &next);
+    assert!(ended(&mut engine).is_empty());
+    engine.on_frame(peer, &Frame::Ats { op: asked, status: Status::Ok }, 0, None);
+    assert_eq!(ended(&mut engine), [(asked, Ok(()))]);
+    let (far, next) = send(&mut engine, peer, LEN, Delivery::Soon);
+    assert!(engine.may_lend(&next, 1).is_some());
+    engine.transmitted(peer, &next);
+    assert_eq!(ended(&mut engine), [(far, Ok(()))]);
+    engine.set_far(peer, false);
+    let (_, next) = send(&mut engine, peer, LEN, Delivery::Soon);
+    assert!(engine.may_lend(&next, 1).is_none());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! Skipped, and says so, where no libfabric is installed (Debian: libfabric1). `POLYRAIL_FABRIC_LIBRARY` names another one.
 
+mod delivery;
 mod errors;
 mod fork;
 mod getinfo;

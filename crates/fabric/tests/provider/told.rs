@@ -14,7 +14,8 @@ use crate::node::{Node, TIME, Want, close, ok};
 /// Which part a process of its own plays.
 const PART: &str = "POLYRAIL_TEST_PART";
 
-fn part() -> Option<String> {
+/// The part that this process plays.
+pub fn part() -> Option<String> {
     std::env::var(PART).ok()
 }
 
@@ -37,7 +38,7 @@ fn end(mut child: Child) -> Output {
 }
 
 /// The lines that the provider wrote in a process that played this part well.
-fn told(test: &str, part: &str, settings: &[(&str, &str)]) -> Vec<String> {
+pub fn told(test: &str, part: &str, settings: &[(&str, &str)]) -> Vec<String> {
     let child = process(test, part, settings).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let output = end(child.expect("a process"));
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -217,7 +217,10 @@ fn check_sends(
         let end = ended.remove(&(message.from, op)).unwrap_or_else(|| panic!("never ended: {message:?}"));
         match message.delivery {
             Delivery::Sent => {}
-            Delivery::Delivered => assert!(handled[id].is_some_and(|at| at <= end), "{message:?}"),
+            // nobody is far here
+            Delivery::Soon | Delivery::Delivered => {
+                assert!(handled[id].is_some_and(|at| at <= end), "{message:?}")
+            }
             Delivery::Matched => assert!(matched[id].is_none_or(|at| at <= end), "{message:?}"),
         }
     }

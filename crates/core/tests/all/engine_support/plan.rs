@@ -128,7 +128,7 @@ fn ignore() -> impl Strategy<Value = u64> {
 }
 
 fn delivery() -> impl Strategy<Value = Delivery> {
-    prop::sample::select(vec![Delivery::Sent, Delivery::Delivered, Delivery::Matched])
+    prop::sample::select(vec![Delivery::Sent, Delivery::Soon, Delivery::Delivered, Delivery::Matched])
 }
 
 fn pieces() -> impl Strategy<Value = u64> {

@@ -208,13 +208,17 @@ impl Run {
         let (message, bytes) = (Message { matching, data: Some(id), len, delivery }, pattern(id, len));
         let op = if short && self.world.send_now(from, to, message, &bytes) {
             let at_once = self.immediate.contains(&(from.min(to), from.max(to)));
-            assert!(delivery == Delivery::Sent || delivery == Delivery::Delivered && at_once, "{delivery:?}");
+            assert!(delivery == Delivery::Sent || delivery < Delivery::Matched && at_once, "{delivery:?}");
             None
         } else {
             Some(self.world.send_in_pieces(from, to, message, bytes, pieces))
         };
         let delivery = match delivery {
-            Delivery::Delivered if self.immediate.contains(&(from.min(to), from.max(to))) => Delivery::Sent,
+            Delivery::Soon | Delivery::Delivered
+                if self.immediate.contains(&(from.min(to), from.max(to))) =>
+            {
+                Delivery::Sent
+            }
             other => other,
         };
         self.sent.push(Sent { from, to, matching, len, delivery, op });

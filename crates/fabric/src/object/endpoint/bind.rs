@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{EpMember, EpObject, give, open_worker};
+use super::{EpMember, EpObject, give, message, open_worker};
 use crate::domain::{Domain, Member};
 use crate::ffi::*;
 use crate::object::av::AvObject;
@@ -98,7 +98,12 @@ unsafe fn op_flags(ours: &EpMember, command: c_int, flags: *mut u64) -> c_int {
         _ => return -FI_EINVAL,
     };
     if command == FI_SETOPSFLAG {
-        place.store(given & !(FI_TRANSMIT | FI_RECV), Ordering::Relaxed);
+        let flags = given & !(FI_TRANSMIT | FI_RECV);
+        place.store(flags, Ordering::Relaxed);
+        if given & FI_TRANSMIT != 0 {
+            let flags = message::of_all(flags, &ours.member.domain);
+            ours.message_flags.store(flags, Ordering::Relaxed);
+        }
     } else {
         // SAFETY: by the caller's promise.
         unsafe { flags.write(place.load(Ordering::Relaxed)) };
@@ -122,7 +127,7 @@ unsafe fn alias(ours: &EpMember, context: *mut c_void, alias: *mut fi_alias) -> 
         member: Member::new(&ours.member.domain, ours.member.key),
         tx_flags: AtomicU64::new(tx),
         rx_flags: AtomicU64::new(rx),
-        of_messages: ours.of_messages,
+        message_flags: AtomicU64::new(message::of_all(tx, &ours.member.domain)),
         alias: true,
     };
     // SAFETY: a place for the result.

@@ -9,6 +9,7 @@ use polyrail_rails::rail::RawIov;
 use polyrail_rails::{AT_ONCE_MAX, Issued, Refused, User, Worker};
 
 use super::{EpMember, is_busy};
+use crate::domain::Domain;
 use crate::error;
 use crate::ffi::*;
 use crate::limits::{IOV_LIMIT, LONG};
@@ -19,7 +20,7 @@ use crate::state::cq::Cq;
 use crate::state::endpoint::{Endpoint, Extra};
 
 /// Flags that none of our operations knows.
-const STRANGE: u64 = FI_FENCE | FI_TRIGGER | FI_COMMIT_COMPLETE;
+const STRANGE: u64 = FI_FENCE | FI_TRIGGER | FI_COMMIT_COMPLETE | SOON;
 
 /// A message to be sent.
 #[derive(Clone, Copy)]
@@ -89,11 +90,20 @@ pub(super) fn check(flags: u64) -> Result<(), c_int> {
 }
 
 /// Flags of operations that complete later than when their bytes are on their way.
-const LATE: u64 = FI_MATCH_COMPLETE | FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE;
+const LATE: u64 = FI_MATCH_COMPLETE | FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE | SOON;
+/// No flag of libfabric's: the endpoint wants late completions of all that it does, and of messages that is not taken at its word.
+const SOON: u64 = 1 << 63;
+
+/// What an endpoint's flags are for its messages.
+pub(super) fn of_all(flags: u64, domain: &Domain) -> u64 {
+    const ASKED: u64 = FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE;
+    if flags & ASKED == 0 || domain.is.config.delivery { flags } else { flags & !ASKED | SOON }
+}
 
 fn delivery(flags: u64) -> Delivery {
     match flags & LATE {
         0 => Delivery::Sent,
+        SOON => Delivery::Soon,
         late if late & FI_MATCH_COMPLETE != 0 => Delivery::Matched,
         _ => Delivery::Delivered,
     }

@@ -48,8 +48,8 @@ pub struct EpMember {
     /// Flags of operations that take none, of either direction.
     tx_flags: AtomicU64,
     rx_flags: AtomicU64,
-    /// Those of `tx_flags` that count for messages.
-    of_messages: u64,
+    /// What `tx_flags` are for messages.
+    message_flags: AtomicU64,
     alias: bool,
 }
 
@@ -136,7 +136,7 @@ impl EpMember {
     /// Flags of messages that take none.
     #[inline]
     fn message_flags(&self) -> u64 {
-        self.tx_flags() & self.of_messages
+        self.message_flags.load(Ordering::Relaxed)
     }
 
     #[inline]
@@ -257,11 +257,7 @@ pub unsafe fn open(
         member: Member::new(domain, key),
         tx_flags: AtomicU64::new(info.tx.op_flags),
         rx_flags: AtomicU64::new(info.rx.op_flags),
-        of_messages: if domain.is.config.delivery {
-            !0
-        } else {
-            !(FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE)
-        },
+        message_flags: AtomicU64::new(message::of_all(info.tx.op_flags, domain)),
         alias: false,
     };
     // SAFETY: a place for the result.

@@ -371,12 +371,14 @@ impl Worker {
         self.settle();
     }
 
-    /// Longer messages go eagerly where the round trip that they would wait otherwise is long.
+    /// Where a round trip is long, longer messages go eagerly, that would wait for one otherwise, and who sends does not wait for it.
     fn reach_far(&mut self, peer: PeerIdx) {
         let info = &self.core.peers[peer.0 as usize];
-        if let (None, Some(lanes), Some(why)) = (self.config.tcp_eager, &info.lanes, &info.explanation) {
-            let far = lanes.session.reach().map_or(0, |far| why.far_eager(far));
-            self.core.engine.set_far_eager(peer, far);
+        let Some(lanes) = &info.lanes else { return };
+        let reach = lanes.session.reach();
+        self.core.engine.set_far(peer, reach.is_some_and(|far| far.is_long()));
+        if let (None, Some(why)) = (self.config.tcp_eager, &info.explanation) {
+            self.core.engine.set_far_eager(peer, reach.map_or(0, |far| why.far_eager(far)));
         }
     }
 
