@@ -100,7 +100,7 @@ impl Relay {
 
     /// Sleeps until there is something to do; says which device may have packets, and whether somebody connects.
     ///
-    /// Where packets queue up already, newcomers wake nobody: they could not leave before those. Else each acknowledgement
+    /// Where so much queues up that newcomers could not leave for that long, they wake nobody. Else each acknowledgement
     /// would cost a wake-up for the few packets that it lets its sender send.
     fn sleep(&mut self, listener: &UnixListener) -> io::Result<[bool; 3]> {
         let due = self.shapers.iter().filter_map(Shaper::next).min();

@@ -7,8 +7,8 @@
 //!      lost    overflowed
 //! ```
 //!
-//! The queue is a token bucket: tokens are bytes that may leave at once, and are saved up to the burst while nothing waits. A change of settings holds from the packets still in
-//! the queue on; what is already in the line arrives as it was going to, and what comes later does not overtake it.
+//! The queue is a token bucket: tokens are bytes that may leave at once, and are saved up to the burst while nothing waits. A change
+//! of settings holds from the packets still in the queue on; what is already in the line arrives as it was going to, and what comes later does not overtake it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
