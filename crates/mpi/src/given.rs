@@ -259,6 +259,11 @@ impl Team {
         bytes.is_some_and(|bytes| bytes > 0 && bytes <= most).then_some(())
     }
 
+    /// The same of what all hosts send to all: nothing travels together where each has one rank.
+    fn fits_together(&self, bytes: Option<usize>, between: usize) -> Option<()> {
+        self.fits(bytes, if self.layout.most() > 1 { between } else { 0 })
+    }
+
     /// The same of so many bytes for each rank.
     fn fits_each(&self, bytes: Option<usize>, between: usize) -> Option<()> {
         self.fits(bytes, between / self.layout.ranks())
@@ -390,7 +395,7 @@ impl Team {
     pub fn try_allgather(&mut self, own: Given, into: Given) -> Carried {
         let all = into.data()?;
         let own = if own.is_in_place() { all.part(self.rank) } else { own.data()? };
-        self.fits_each(own.checked_bytes(), BLOCKS)?;
+        self.fits_together(own.checked_bytes(), BLOCKS / self.layout.ranks())?;
         if let Some(unequal) = unequal(&own, &all) {
             return Some(Err(unequal));
         }
@@ -401,7 +406,7 @@ impl Team {
     pub fn try_allgatherv(&mut self, own: Given, into: Several) -> Carried {
         let all = into.parts(self.layout.ranks())?;
         let own = if own.is_in_place() { all[self.rank] } else { own.data()? };
-        self.fits(all.iter().try_fold(0usize, |sum, one| sum.checked_add(one.bytes())), BLOCKS)?;
+        self.fits_together(all.iter().try_fold(0usize, |sum, one| sum.checked_add(one.bytes())), BLOCKS)?;
         if let Some(unequal) = unequal(&own, &all[self.rank]) {
             return Some(Err(unequal));
         }
@@ -413,7 +418,7 @@ impl Team {
         let all = into.data()?;
         let in_place = from.is_in_place();
         let from = if in_place { all } else { from.data()? };
-        self.fits_each(from.checked_bytes(), EXCHANGED)?;
+        self.fits_together(from.checked_bytes(), EXCHANGED / self.layout.ranks())?;
         if let Some(unequal) = unequal(&from, &all) {
             return Some(Err(unequal));
         }

@@ -117,9 +117,6 @@ impl Team {
         let Some(room) = room() else { return Ok(None) };
         let Some(Members { rank, size, in_world, hosts }) = members(comm, room)? else { return Ok(None) };
         let layout = Layout::new(&hosts);
-        if layout.most() < 2 {
-            return Ok(None);
-        }
         let (host, place) = (layout.host_of(rank), layout.place_of(rank));
         let mates = layout.members(host).len();
         let several = layout.hosts() > 1;

@@ -39,7 +39,7 @@ ways! {
     HostParts "hosts combine a part each" "long, of several hosts";
     Blocks "a block from host to host" "parts of a host's ranks travel together";
     First "the MPI's" "a communicator's first operations";
-    Passing "the MPI's" "a communicator without ranks that share a host, of several groups, or that found no memory";
+    Passing "the MPI's" "a communicator of one rank, of several groups, or that found no memory";
     Unreached "the MPI's" "the kernel lets ranks not copy out of each other's memory";
     Kind "the MPI's" "its type, its operation, or that operation's order";
     Length "the MPI's" "without bytes, or longer than what is carried out here between hosts";

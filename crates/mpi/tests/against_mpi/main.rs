@@ -44,7 +44,9 @@ enum Hosts {
     /// Two hosts, each with consecutive ranks; or in turn.
     Two,
     InTurn,
-    /// Four, with two ranks each, which pretend such faults (`POLYRAIL_FAULTS`).
+    /// Four, with a rank each.
+    Each,
+    /// The same with two, which pretend such faults (`POLYRAIL_FAULTS`).
     Four(&'static str),
 }
 
@@ -82,13 +84,15 @@ fn run_within(
         ("mpich", Hosts::InTurn) => {
             format!("-n {ranks} -hosts a,b -ppn 1 -iface ctl -launcher ssh -launcher-exec $POLYRAIL_LAB_SSH")
         }
-        ("mpich", Hosts::Four(_)) => format!(
-            "-n {ranks} -hosts a,b,c,d -ppn 2 -iface ctl -launcher ssh -launcher-exec $POLYRAIL_LAB_SSH"
+        ("mpich", Hosts::Each | Hosts::Four(_)) => format!(
+            "-n {ranks} -hosts a,b,c,d -ppn {} -iface ctl -launcher ssh -launcher-exec $POLYRAIL_LAB_SSH",
+            ranks / 4
         ),
         (_, Hosts::One) => format!("-n {ranks} --bind-to none --map-by :oversubscribe"),
         (_, two) => {
             let by = if two == Hosts::InTurn { "--map-by node" } else { "" };
             let hosts = match two {
+                Hosts::Each => "a:1,b:1,c:1,d:1".into(),
                 Hosts::Four(_) => "a:2,b:2,c:2,d:2".into(),
                 _ => format!("a:{many},b:{many}"),
             };
@@ -98,6 +102,7 @@ fn run_within(
         }
     };
     let (faults, switch): (_, &[_]) = match hosts {
+        Hosts::Each => ("", &["--hosts", "4", "--rails", "1000 300"]),
         Hosts::Four(faults) => (faults, &["--hosts", "4", "--rails", "1000 300"]),
         _ => ("", &[]),
     };
@@ -184,6 +189,7 @@ fn so_they_do_between_hosts() {
         ends_with_a_word(mpi, 4, Hosts::Two, "pieces", told);
         random(mpi, 4, Hosts::Two);
         random(mpi, 5, Hosts::InTurn);
+        random(mpi, 4, Hosts::Each);
     }
 }
 
