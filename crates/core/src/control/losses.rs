@@ -6,7 +6,7 @@
 use super::Time;
 
 /// So many packets tell something of loss, where so many of them were lost; without losses more have to.
-const ENOUGH: (u64, u64, u64) = (100, 3, 20_000);
+const ENOUGH: (u64, u64, u64) = (20, 3, 20_000);
 /// What lies further back than so many packets counts half.
 const MEMORY: u64 = 400_000;
 /// No queue stands while round trips are no longer than the shortest by so many hundredths, and so many nanoseconds.

@@ -4,7 +4,7 @@
 //!
 //! | when | then |
 //! |---|---|
-//! | packets are lost, over a distance | [`Composition::SyncBbr`]: it does not take loss for congestion |
+//! | packets are lost, over a distance, or very many | [`Composition::SyncBbr`]: it does not take loss for congestion |
 //! | both are at one site | [`Composition::SyncCubic`] |
 //! | much is under way at a time, and hardly any is lost | [`Composition::SyncIllinois`]: it fills long fat paths sooner |
 //! | else | [`Composition::SyncCubic`] |
@@ -23,6 +23,9 @@ use core::fmt;
 pub const LOSS: Limit = Limit { enter: 20, leave: 10 };
 /// Round trip from which on that matters, in nanoseconds.
 pub const FAR: Limit = Limit { enter: 1_000_000, leave: 800_000 };
+/// Loss that matters over any path: each such loss of a message that travels alone costs the kernel's TCP 200 ms or more (Linux' least retransmission time-out), however near
+/// the other is.
+pub const HEAVY: Limit = Limit { enter: 20_000, leave: 10_000 };
 /// What is under way at a time (round trip times rate) on a long fat path, in bytes.
 pub const LONG_FAT: Limit = Limit { enter: 1_000_000, leave: 700_000 };
 /// A composition stays in force so long at least, in nanoseconds: 10 s.
@@ -42,6 +45,11 @@ impl Limit {
     pub const fn value(self, inside: bool) -> u64 {
         if inside { self.leave } else { self.enter }
     }
+}
+
+/// The limit of losses for a path with such a round trip, in packets of a million, where what it limits is in force, or is not.
+pub const fn loss_limit(rtt: Time, inside: bool) -> u64 {
+    if rtt >= FAR.value(inside) { LOSS.value(inside) } else { HEAVY.value(inside) }
 }
 
 /// What is known of a pair of peers and what lies between them.
@@ -80,7 +88,7 @@ pub enum Reason {
     Pinned,
     /// It is paced, and the scheme is asynchronous.
     Asynchronous,
-    /// Packets are lost, over a distance.
+    /// Packets are lost, over a distance, or very many.
     Lossy {
         /// So many of a million.
         loss: u32,
@@ -185,8 +193,8 @@ fn best_composition(context: &Context, now: Composition) -> Proposal {
         return Proposal { composition: Composition::AsyncPaced, reason: Reason::Asynchronous };
     }
     let (lossy, fat) = (now == Composition::SyncBbr, now == Composition::SyncIllinois);
-    let limit = LOSS.value(lossy);
-    if u64::from(loss) >= limit && rtt >= FAR.value(lossy) {
+    let limit = loss_limit(rtt, lossy);
+    if u64::from(loss) >= limit {
         return Proposal { composition: Composition::SyncBbr, reason: Reason::Lossy { loss, limit, rtt } };
     }
     if context.same_site {

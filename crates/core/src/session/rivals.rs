@@ -1,5 +1,5 @@
-//! Two transports over one pair of interfaces, of which one serves: the *usual* one, and a *stand-in* over a distance, where packets are
-//! lost, for which the usual one slows down again and again ([`crate::control::rules`] has the limits), where much is sent after rests, after
+//! Two transports over one pair of interfaces, of which one serves: the *usual* one, and a *stand-in* where packets are lost, over a distance,
+//! for which the usual one slows down again and again, or very many ([`crate::control::rules`] has the limits), where over a distance much is sent after rests, after
 //! each of which the usual one begins with little, or where more would be on its way than the usual one's buffers hold.
 //!
 //! Each side judges what it sends by. The side that opens lanes opens the stand-in's when it is wanted: when it is to serve, when so much comes
@@ -14,7 +14,7 @@ use super::open::MAX_PATHS;
 use super::path::{Path, Way};
 use super::{Links, Reason, Session, Time};
 use crate::control::losses::Losses;
-use crate::control::rules::{DWELL, FAR, LOSS, Limit};
+use crate::control::rules::{DWELL, Limit, loss_limit};
 use crate::lanes::{MS, S};
 use crate::wire::Transport;
 use alloc::vec::Vec;
@@ -228,8 +228,7 @@ impl Rivalry {
 
     /// Whether a path with such losses is one for the stand-in.
     fn is_lossy(&self, losses: &Losses, serves: bool) -> bool {
-        let loss = losses.per_million().is_some_and(|loss| u64::from(loss) >= LOSS.value(serves));
-        loss && self.rtt >= FAR.value(serves)
+        losses.per_million().is_some_and(|loss| u64::from(loss) >= loss_limit(self.rtt, serves))
     }
 
     /// Whether there is to be a lane of the stand-in.

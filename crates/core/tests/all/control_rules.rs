@@ -38,6 +38,7 @@ fn networks_get_what_suits_them() {
         (Context { loss: 99, ..NEAR }, Composition::SyncCubic),
         (Context { loss: 5000, ..NEAR }, Composition::SyncCubic),
         (Context { loss: 5000, rtt: 2 * MS, ..NEAR }, Composition::SyncBbr),
+        (Context { loss: 20_000, ..NEAR }, Composition::SyncBbr),
         (FAR_AWAY, Composition::SyncCubic),
         (Context { loss: 100, ..FAR_AWAY }, Composition::SyncBbr),
         (Context { rate: 125_000_000, ..FAR_AWAY }, Composition::SyncIllinois),

@@ -170,6 +170,15 @@ fn where_nothing_is_lost_or_all_is_near_nobody_is_asked() {
 }
 
 #[test]
+fn a_path_that_loses_very_many_is_served_by_the_stand_in_however_near_it_is() {
+    let mut side = Side::new(true, MS / 10);
+    // two packets in each exchange, and so slow: it is found out in a few of them
+    side.sends(0, 100 * MS, 2, 10);
+    side.open_as_asked();
+    assert_eq!(side.yields(), [true, false]);
+}
+
+#[test]
 fn a_path_that_loses_over_a_distance_is_served_by_the_stand_in() {
     let mut side = Side::new(true, 20 * MS);
     side.sends(0, 2 * S, 4, 1000);
