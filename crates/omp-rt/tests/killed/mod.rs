@@ -1,5 +1,5 @@
-//! A process of a run is killed while it is at work, in regions or in tasks: the run ends, says what was killed where somebody is left to say it, and leaves no process and
-//! no file.
+//! A process of a run is killed while it is at work, in regions or in tasks, or a host is cut off: the run ends, says what happened where somebody is left to say it, and leaves no
+//! process and no file.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -119,19 +119,81 @@ fn killed(victim: Victim, ranks: usize, program: &Path, work: &str) {
     fs::remove_dir_all(&place).unwrap();
 }
 
-#[test]
-fn who_is_killed_at_work_ends_the_run_and_leaves_nothing() {
-    let there = [2, 3].map(|ranks| mpiexec(ranks).exists());
-    if there != [true, true] {
-        return polyrail_testing::lacking("an MPI in .venv (make setup), for runs over several ranks");
+/// Of its words the first two are where output and errors of what it runs go, the third is in the command line of each of its processes, the others are what it runs: until that has
+/// begun; then it cuts the hosts off from each other, and waits until all has ended and nothing is left. Its status is that of what it ran.
+const CUT: &str = r#"
+out=$1 errors=$2 mark=$3
+shift 3
+"$@" >"$out" 2>"$errors" </dev/null &
+run=$!
+until grep -q begun "$out"; do kill -0 $run || break; sleep 0.05; done
+scripts/lab blackhole 0 on
+wait $run
+status=$?
+for _ in {1..500}; do pgrep -f " $mark" >/dev/null || exit $status; sleep 0.1; done
+echo "something is left" >>"$errors"
+exit 99
+"#;
+
+/// The program that works until it is ended, by this name, as each test has its own; nothing if it cannot be run here.
+fn program(name: &str) -> Option<PathBuf> {
+    if [2, 3].map(|ranks| mpiexec(ranks).exists()) != [true, true] {
+        polyrail_testing::lacking("an MPI in .venv (make setup), for runs over several ranks");
+        return None;
     }
     prepare();
     fs::create_dir_all(directory()).unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/killed/work.c");
-    let Some(program) = COMPILERS[0].build(0, &[], &source, &directory().join("killed"), None) else {
-        return polyrail_testing::lacking("gcc, for a program that is killed");
+    let program = COMPILERS[0].build(0, &[], &source, &directory().join(name), None);
+    if program.is_none() {
+        polyrail_testing::lacking("gcc, for a program that is killed");
+    }
+    Some(program?.unwrap_or_else(|why| panic!("{why}")))
+}
+
+#[test]
+fn a_host_that_is_cut_off_ends_the_run() {
+    let Some(program) = program("cut-off") else { return };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let in_lab = |words: &[&str]| {
+        let mut lab = Command::new("scripts/lab");
+        lab.current_dir(&root).args(["run", "--rails", "0", "--"]).args(words);
+        lab.stdin(Stdio::null()).output().unwrap()
     };
-    let program = program.unwrap_or_else(|why| panic!("{why}"));
+    if !in_lab(&["true"]).status.success() {
+        return polyrail_testing::lacking("network namespaces (scripts/lab)");
+    }
+    let polyrail = polyrail_testing::built(
+        "-p polyrail-omp-rt -p polyrail-omp-agent -p polyrail-fabric -p polyrail-cli",
+    );
+    let polyrail = polyrail.join("polyrail");
+    for work in ["regions", "tasks"] {
+        let mark = format!("cut-{}-{work}", std::process::id());
+        let [out, errors, script] =
+            ["out", "errors", "script"].map(|end| directory().join(format!("{mark}.{end}")));
+        let line = format!(
+            "env POLYRAIL_PEER_TIMEOUT=3 PATH={}:$PATH timeout 55 {} omp -n 2 -t 1 --serial master \
+             -hosts a,b -ppn 1 -iface ctl -launcher ssh -launcher-exec $POLYRAIL_LAB_SSH -- {} {work} {mark}",
+            mpiexec(2).parent().unwrap().display(),
+            polyrail.display(),
+            program.display()
+        );
+        let place = [&out, &errors].map(|file| file.display().to_string());
+        // in a file: words of bash's own command line would be taken for something that is left
+        let text = format!("set -- '{}' '{}' '{mark}' {line}\n{CUT}", place[0], place[1]);
+        fs::write(&script, text).unwrap();
+        let ended = in_lab(&["bash", script.to_str().unwrap()]);
+        let said = fs::read_to_string(&errors).unwrap_or_default();
+        let code = ended.status.code();
+        assert!(!ended.status.success() && code != Some(124) && code != Some(99), "{work}: {ended:?} {said}");
+        assert!(said.contains("polyrail"), "{work}: {ended:?} {said}");
+        [out, errors, script].iter().for_each(|file| fs::remove_file(file).unwrap());
+    }
+}
+
+#[test]
+fn who_is_killed_at_work_ends_the_run_and_leaves_nothing() {
+    let Some(program) = program("killed") else { return };
     for victim in [Victim::Program, Victim::Agent, Victim::Launcher] {
         for ranks in [2, 3] {
             for work in ["regions", "tasks"] {
