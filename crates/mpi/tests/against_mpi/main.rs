@@ -44,6 +44,8 @@ enum Hosts {
     /// Two hosts, each with consecutive ranks; or in turn.
     Two,
     InTurn,
+    /// As the first, while one rail after the other loses its connections, goes down and comes back.
+    Cut,
     /// Four, with a rank each.
     Each,
     /// The same with two, which pretend such faults (`POLYRAIL_FAULTS`).
@@ -78,7 +80,7 @@ fn run_within(
     let many = ranks.div_ceil(2).to_string();
     let launcher = match (mpi, hosts) {
         ("mpich", Hosts::One) => format!("-n {ranks}"),
-        ("mpich", Hosts::Two) => format!(
+        ("mpich", Hosts::Two | Hosts::Cut) => format!(
             "-n {ranks} -hosts a,b -ppn {many} -iface ctl -launcher ssh -launcher-exec $POLYRAIL_LAB_SSH"
         ),
         ("mpich", Hosts::InTurn) => {
@@ -102,12 +104,20 @@ fn run_within(
         }
     };
     let (faults, switch): (_, &[_]) = match hosts {
+        Hosts::Cut => ("", &["--rails", "1000 300"]),
         Hosts::Each => ("", &["--hosts", "4", "--rails", "1000 300"]),
         Hosts::Four(faults) => (faults, &["--hosts", "4", "--rails", "1000 300"]),
         _ => ("", &[]),
     };
+    let beside = match hosts {
+        Hosts::Cut => {
+            "while :; do for rail in 0 1; do scripts/lab reset $rail; sleep 0.1; scripts/lab rail $rail down; sleep 0.1; \
+             scripts/lab rail $rail up; sleep 0.1; done; done > /dev/null 2>&1 & "
+        }
+        _ => "",
+    };
     let line = format!(
-        "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 POLYRAIL_FAULTS={faults}; exec '{}' run {} {launcher} -- '{}' {}",
+        "{beside}export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 POLYRAIL_FAULTS={faults}; exec '{}' run {} {launcher} -- '{}' {}",
         built().join("polyrail").display(),
         options.join(" "),
         program.display(),
@@ -190,6 +200,20 @@ fn so_they_do_between_hosts() {
         random(mpi, 4, Hosts::Two);
         random(mpi, 5, Hosts::InTurn);
         random(mpi, 4, Hosts::Each);
+    }
+}
+
+/// `CUT_ALLREDUCES` may make them more.
+#[test]
+fn allreduces_have_one_result_while_lanes_are_cut() {
+    let _alone = alone();
+    if !is_there_a_lab() {
+        return polyrail_testing::lacking("network namespaces (scripts/lab)");
+    }
+    let times = std::env::var("CUT_ALLREDUCES").unwrap_or_else(|_| "600".into());
+    for mpi in MPIS {
+        let ended = run(mpi, 4, Hosts::Cut, &[], "cases", &["cut", &times]);
+        assert_eq!(ended, (Some(0), "cut is well\n".into()), "{mpi}");
     }
 }
 

@@ -270,12 +270,40 @@ static void cast(void) {
     if (rank == 0 && strstr(line, way) == NULL) fprintf(stderr, "not %s: %s\n", way, line), must(0, "it went another way");
 }
 
+static long times;
+
+// Allreduces while lanes between hosts are cut: each gives what the first of its length gave, to all.
+static void cut(void) {
+    enum { LENGTHS = 4, LONGEST = 40000 };
+    static const int counts[LENGTHS] = {1, 100, 3000, LONGEST};
+    static double mine[LONGEST], sum[LONGEST], first[LENGTHS][LONGEST], others[LONGEST];
+    for (int i = 0; i < LONGEST; i++) mine[i] = 1.0 / (3 + (rank * 7919 + i * 31) % 1009);
+    warm(MPI_COMM_WORLD);
+    for (long n = 0; n < times; n++) {
+        const int which = (int)(n % LENGTHS);
+        const size_t bytes = (size_t)counts[which] * sizeof *mine;
+        memset(sum, 0x5a, bytes);
+        MPI_Allreduce(mine, sum, counts[which], MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+        if (n < LENGTHS) {
+            memcpy(first[which], sum, bytes);
+            memcpy(others, sum, bytes);
+            MPI_Bcast(others, counts[which], MPI_DOUBLE, 0, MPI_COMM_WORLD);
+            must(memcmp(others, sum, bytes) == 0, "not all have the same sum");
+        }
+        must(memcmp(first[which], sum, bytes) == 0, "a sum is another than before");
+    }
+    double exact = 0;
+    for (int i = 0; i < size; i++) exact += 1.0 / (3 + (i * 7919) % 1009);
+    must(first[0][0] - exact < 1e-9 && exact - first[0][0] < 1e-9, "a sum is wrong");
+}
+
 int main(int argc, char **argv) {
     static const struct run all[] = {{"progress", progress}, {"threads", threads}, {"communicators", communicators}, {"differ", differ}, {"lengths", lengths},
                {"codes", codes},       {"killed", killed},   {"asleep", asleep},               {"mixed", mixed},   {"longer_short", longer_short},
                {"longer_long", longer_long},
                {"told", told},         {"cast", cast},         {"pieces", pieces},     {"more", more},
-               {"short", shorter}};
+               {"short", shorter},     {"cut", cut}};
+    times = argc > 2 ? atol(argv[2]) : 0;
     polyrail = argc > 2 ? argv[2] : "polyrail";
     way = argc > 3 ? argv[3] : "";
     return run_case(argc, argv, all, sizeof all / sizeof *all);
