@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -16,6 +17,8 @@ from .figures import Column, Failed, Figure, Parts, Sample, Table, alternate
 from .programs import HERE, POLYRAIL, ROOT, Place, Process, alone, fresh_port
 
 SPEC = "relay:1000,delay=10ms,queue=2500000"
+# Hosts beside each other: as fast as it goes, and by four cards.
+NEAR, CARDS = "0", "1000 1000 1000 1000"
 PINGS, BYTES = 3000, 2_000_000_000
 TRIP, TAIL = Figure("one byte and back: median", "us", True), Figure("one byte and back: 99 of 100 within", "us", True)
 RATE, CPU = Figure("one connection", "MB/s", False), Figure("processor time of the relays", "s/GB", True)
@@ -108,17 +111,19 @@ def haproxy(directory: Path, stack: ExitStack, to: int, tls: bool) -> tuple[int,
     return first, processes
 
 
-def nginx(directory: Path, stack: ExitStack, to: int) -> tuple[int, list[Process]]:
+def nginx(directory: Path, stack: ExitStack, to: int, tls: bool) -> tuple[int, list[Process]]:
     first, second = fresh_port(), fresh_port()
-    certificate(directory)
-    key = f"{{}}_certificate {directory}/cert.pem; {{}}_certificate_key {directory}/key.pem;"
-    near = f"listen 127.0.0.1:{first}; proxy_pass 127.0.0.1:{second}; proxy_ssl on; proxy_ssl_verify on; proxy_ssl_name gateway; proxy_ssl_trusted_certificate {directory}/cert.pem; {key.format('proxy_ssl', 'proxy_ssl')}"
-    far = f"listen 127.0.0.1:{second} ssl; proxy_pass 127.0.0.1:{to}; ssl_verify_client on; ssl_client_certificate {directory}/cert.pem; {key.format('ssl', 'ssl')}"
+    near, far = f"listen 127.0.0.1:{first}; proxy_pass 127.0.0.1:{second};", f"listen 127.0.0.1:{second}{' ssl' if tls else ''}; proxy_pass 127.0.0.1:{to};"
+    if tls:
+        certificate(directory)
+        key = f"{{}}_certificate {directory}/cert.pem; {{}}_certificate_key {directory}/key.pem;"
+        near += f" proxy_ssl on; proxy_ssl_verify on; proxy_ssl_name gateway; proxy_ssl_trusted_certificate {directory}/cert.pem; {key.format('proxy_ssl', 'proxy_ssl')}"
+        far += f" ssl_verify_client on; ssl_client_certificate {directory}/cert.pem; {key.format('ssl', 'ssl')}"
     processes = []
     for name, server in (("near", near), ("far", far)):
-        file = directory / f"nginx-{name}.conf"
+        file = directory / f"nginx-{name}-{tls}.conf"
         file.write_text(
-            f"load_module /usr/lib/nginx/modules/ngx_stream_module.so; daemon off; pid {directory}/nginx-{name}.pid; error_log {directory}/nginx-{name}.log; worker_processes 1;\n"
+            f"load_module /usr/lib/nginx/modules/ngx_stream_module.so; daemon off; pid {directory}/nginx-{name}-{tls}.pid; error_log {directory}/nginx-{name}.log; worker_processes 1;\n"
             f"events {{}}\nstream {{ tcp_nodelay on; proxy_buffer_size 64k; server {{ {server} }} }}\n"
         )
         processes.append(Process(["nginx", "-c", str(file)]))
@@ -126,6 +131,58 @@ def nginx(directory: Path, stack: ExitStack, to: int) -> tuple[int, list[Process
     until_listens(HERE, first, "nginx")
     until_listens(HERE, second, "nginx")
     return first, processes
+
+
+def ssh(directory: Path, stack: ExitStack, to: int) -> tuple[int, list[Process]]:
+    """OpenSSH's own: `ssh -L`, by an sshd of this user's."""
+    first, second = fresh_port(), fresh_port()
+    for name in ("host", "user"):
+        alone(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(directory / name)])
+    file = directory / "sshd_config"
+    file.write_text(
+        f"ListenAddress 127.0.0.1:{second}\nHostKey {directory}/host\nAuthorizedKeysFile {directory}/user.pub\nPidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n"
+    )
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)
+    processes = [Process([shutil.which("sshd") or "sshd", "-D", "-f", str(file)])]
+    stack.callback(processes[0].stop)
+    until_listens(HERE, second, "sshd")
+    known = ["-F", "none", "-i", str(directory / "user"), "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "ExitOnForwardFailure=yes"]
+    processes.append(Process(["ssh", *known, "-N", "-L", f"127.0.0.1:{first}:127.0.0.1:{to}", "-p", str(second), "127.0.0.1"]))
+    stack.callback(processes[-1].stop)
+    until_listens(HERE, first, "ssh")
+    return first, processes
+
+
+def key_pair() -> tuple[str, str]:
+    """Of X25519, private and public, in hexadecimal digits."""
+    with tempfile.NamedTemporaryFile() as file:
+        alone(["openssl", "genpkey", "-algorithm", "X25519", "-outform", "DER", "-out", file.name])
+        public = subprocess.run(["openssl", "pkey", "-inform", "DER", "-in", file.name, "-pubout", "-outform", "DER"], capture_output=True, check=True).stdout
+        return Path(file.name).read_bytes()[-32:].hex(), public[-32:].hex()
+
+
+def wireguard(stack: ExitStack, places: tuple[Place, Place]) -> tuple[str, list[Process]]:
+    """A tunnel of WireGuard's between two hosts, as a process of a user; the second's address there."""
+    keys, processes = [key_pair(), key_pair()], []
+    for n, place in enumerate(places):
+        device = f"wg-bench-{place.host}"
+        processes.append(Process(place.command(["wireguard-go", "-f", device], {"LOG_LEVEL": "error"})))
+        stack.callback(processes[-1].stop)
+        door, deadline = Path(f"/var/run/wireguard/{device}.sock"), time.monotonic() + 10
+        stack.callback(door.unlink, missing_ok=True)
+        while not door.exists():
+            if time.monotonic() > deadline:
+                raise Failed("wireguard-go does not start")
+            time.sleep(0.05)
+        with socket.socket(socket.AF_UNIX) as talk:
+            talk.connect(str(door))
+            lines = ["set=1", f"private_key={keys[n][0]}", "listen_port=51820", f"public_key={keys[1 - n][1]}", f"endpoint=10.77.0.{2 - n}:51820", "allowed_ip=10.66.0.0/24"]
+            talk.sendall("".join(f"{line}\n" for line in [*lines, ""]).encode())
+            if b"errno=0" not in talk.recv(100):
+                raise Failed("wireguard-go refuses its configuration")
+        alone(["sh", "-c", f"ip addr add 10.66.0.{n + 1}/24 dev {device} && ip link set {device} up"], place=place)
+    return "10.66.0.2", processes
 
 
 def socat(stack: ExitStack, to: int) -> tuple[int, list[Process]]:
@@ -143,7 +200,8 @@ def missing(name: str, package: str) -> str:
     return "" if shutil.which(name) else f"no {name}; apt-get install {package}"
 
 
-def relayed(port: int, begin: Callable[[], tuple[str, list[Process]]]) -> Parts:
+def relayed(port: int, begin: Callable[[], tuple[str, list[Process]]], server: str = "127.0.0.1", place: Place = HERE) -> Parts:
+    """What begins on its way to a server's port is kept: how it is called (`wrap:` a gateway, or as bench/gateway.c has it), and its processes."""
     begun: list[tuple[str, list[Process]]] = []
 
     def via() -> tuple[str, list[Process]]:
@@ -152,7 +210,9 @@ def relayed(port: int, begin: Callable[[], tuple[str, list[Process]]]) -> Parts:
         return begun[0]
 
     def client(*words: object) -> list[str]:
-        return alone([program(), "client", "127.0.0.1", port, via()[0], *words]).text.split()
+        way, _ = via()
+        by, way = ([POLYRAIL, "wrap", "--gateway", way[5:], "--"], "-") if way.startswith("wrap:") else ([], way)
+        return alone([*by, program(), "client", server, port, way, *words], place=place).text.split()
 
     def pings() -> Sample:
         _, median, tail = client("pings", PINGS)
@@ -193,12 +253,46 @@ def loopback(rounds: int) -> list[Table]:
             Column("no relay", relayed(port, lambda: ("-", [])), limit=True),
             Column("polyrail gateway, encrypted", relayed(port, ours), ours=True),
             Column("HAProxy, mutual TLS", relayed(port, other(lambda: haproxy(directory, stack, port, True))), missing("haproxy", "haproxy")),
-            Column("nginx stream, mutual TLS", relayed(port, other(lambda: nginx(directory, stack, port))), missing("nginx", "nginx-light libnginx-mod-stream")),
+            Column("nginx stream, mutual TLS", relayed(port, other(lambda: nginx(directory, stack, port, True))), missing("nginx", "nginx-light libnginx-mod-stream")),
+            Column("ssh -L", relayed(port, other(lambda: ssh(directory, stack, port))), missing("sshd", "openssh-server")),
             Column("HAProxy, plain", relayed(port, other(lambda: haproxy(directory, stack, port, False))), missing("haproxy", "haproxy")),
+            Column("nginx stream, plain", relayed(port, other(lambda: nginx(directory, stack, port, False))), missing("nginx", "nginx-light libnginx-mod-stream")),
             Column("socat, plain", relayed(port, other(lambda: socat(stack, port))), missing("socat", "socat")),
         ]
         alternate(columns, rounds)
         found = Table("one connection through two relays, over loopback", columns)
+        found.show()
+        return [found]
+
+
+def near(rounds: int, spec: str) -> list[Table]:
+    """Inside the lab: an unmodified program's connection from host a to b, each with a gateway."""
+    a, b = Place("a"), Place("b")
+    with ExitStack() as stack:
+        directory, port = Path(stack.enter_context(tempfile.TemporaryDirectory())), fresh_port()
+        server = Process(b.command([str(program()), "server", str(port)], {}))
+        stack.callback(server.stop)
+        until_listens(b, port, "the server")
+
+        def ours() -> tuple[str, list[Process]]:
+            called, processes = pair(directory, stack, a, b, ("10.77.0.1/32", "10.77.0.2/32"), "10.77.0.2")
+            return f"wrap:127.0.0.1:{called}", processes
+
+        def tunnel() -> tuple[str, list[Process]]:
+            address, processes = wireguard(stack, (a, b))
+            return f"{address}:{port}", processes
+
+        def by(begin: Callable[[], tuple[str, list[Process]]]) -> Parts:
+            return relayed(port, begin, "10.77.0.2", a)
+
+        cards = len(spec.split())
+        columns = [
+            Column("directly", by(lambda: ("-", [])), limit=cards == 1),
+            Column("polyrail gateway, encrypted", by(ours), ours=True),
+            Column("wireguard-go", by(tunnel), missing("wireguard-go", "wireguard-go")),
+        ]
+        alternate(columns, rounds)
+        found = Table(f"one connection between two hosts, {f'by {cards} cards of 1 Gb/s' if cards > 1 else 'as fast as it goes'}", columns)
         found.show()
         return [found]
 

@@ -39,8 +39,8 @@ CASES = (
     Case("unlimited", 0, ["rate", "0", "0"]),
     Case("one at 1/2 speed", 0, ["rate", "0", "0"], 0.5),
     Case("one at 1/4 speed", 0, ["rate", "0", "0"], 0.25),
-    Case("10 % lost", 1, ["relay", "1", "loss=10%", "delay=0ms"]),
-    Case("30 % lost", 1, ["relay", "1", "loss=30%", "delay=0ms"]),
+    Case("10 % lost", 1, ["relay", "1", "loss=10%", "delay=0ms"], points=31),
+    Case("30 % lost", 1, ["relay", "1", "loss=30%", "delay=0ms"], points=31),
     Case("20 ms there and back", 1, ["relay", "1", "loss=0", "delay=10ms"], points=31),
     Case("100 ms there and back", 1, ["relay", "1", "loss=0", "delay=50ms"], points=31),
 )
@@ -194,7 +194,7 @@ def tables(rounds: int, only: list[str]) -> list[Table]:
     ]
     made = []
     for title, columns in (
-        ("projected Richardson, 63^3 points (far: 31^3), two hosts with a peer each", near),
+        ("projected Richardson, 63^3 points (lossy and far: 31^3), two hosts with a peer each", near),
         ("the same, two sites of two peers each, 31^3 points", sites),
         ("the same, four peers of one host, of which some are killed and others join, 63^3 points", killed),
     ):
