@@ -8,6 +8,7 @@ import random
 import re
 import signal
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +32,7 @@ class Case:
     change: list[str]
     share: float = 1.0
     points: int = 63
+    sites: int = 2
 
 
 CASES = (
@@ -47,7 +49,7 @@ CASES = (
 
 # two sites of two peers each, beside one
 SITES = (
-    Case("one site", 0, ["rate", "0", "1000"], points=31),
+    Case("one site", 0, ["rate", "0", "1000"], points=31, sites=1),
     Case("two, 20 ms there and back", 1, ["relay", "1", "loss=0", "delay=10ms"], points=31),
     Case("two, 100 ms there and back", 1, ["relay", "1", "loss=0", "delay=50ms"], points=31),
 )
@@ -71,7 +73,8 @@ class Slowed:
             # of one that was killed
             for other in GROUPS.glob("polyrail-bench-*"):
                 if not Path(f"/proc/{other.name.rsplit('-', 1)[1]}").exists():
-                    other.rmdir()
+                    with suppress(OSError):
+                        other.rmdir()
             self.group.mkdir(exist_ok=True)
             (self.group / "cpu.cfs_period_us").write_text("5000")
             (self.group / "cpu.cfs_quota_us").write_text(str(int(5000 * self.share)))
@@ -113,7 +116,7 @@ def proven(output: Output) -> list[dict]:
 
 
 def run(case: Case, words: list[str], sweeps_of_each: int, peers: int) -> Sample:
-    """So many peers on each of two hosts, which are two sites."""
+    """So many peers on each of two hosts."""
     lab(case.change)
     env = {"POLYRAIL_INTERFACES": f"r{case.rail}"}
     deadline = time.monotonic() + LIMIT
@@ -124,11 +127,13 @@ def run(case: Case, words: list[str], sweeps_of_each: int, peers: int) -> Sample
         second = None
         try:
             address = begun(first)
-            join = [str(POLYRAIL), "solve", "obstacle", "--join", address, *own, "--site", "2"]
+            join = [str(POLYRAIL), "solve", "obstacle", "--join", address, *own, "--site", str(case.sites)]
             second = Process(SECOND.command(slowed.command(join), env))
             while first.running() and second.running() and time.monotonic() < deadline:
                 time.sleep(0.05)
             # they end together; one that fails does not leave the other waiting for long
+            if not second.running() and (last := second.wait(deadline)).status != 0:
+                raise Failed(f"the second: {last.reason()}")
             progress = proven(first.wait(min(deadline, time.monotonic() + 30)))
         finally:
             first.stop()
@@ -142,8 +147,12 @@ def run(case: Case, words: list[str], sweeps_of_each: int, peers: int) -> Sample
 
 def children(pid: int) -> list[int]:
     """The processes that one has started, and that live."""
-    all_of = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(one) for one in all_of if "\nState:\tZ" not in Path(f"/proc/{one}/status").read_text()]
+    found: list[int] = []
+    with suppress(OSError):
+        for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            if "\nState:\tZ" not in Path(f"/proc/{one}/status").read_text():
+                found.append(int(one))
+    return found
 
 
 def run_killed(name: str, every: float, words: list[str]) -> Sample:
@@ -157,11 +166,11 @@ def run_killed(name: str, every: float, words: list[str]) -> Sample:
         address = begun(first)
         start = time.monotonic()
         while first.running() and time.monotonic() < deadline:
+            time.sleep(0.02)
             if time.monotonic() < start + every * (kills + 1):
-                time.sleep(0.02)
                 continue
             peers = children(first.process.pid) + [pid for one in joined if one.running() for pid in children(one.process.pid)]
-            if peers:
+            with suppress(IndexError, ProcessLookupError):
                 os.kill(chance.choice(peers), signal.SIGKILL)
                 kills += 1
                 joined.append(Process([str(POLYRAIL), "solve", "obstacle", "--join", address, "-n", "1"]))

@@ -130,7 +130,9 @@ fn how_lanes_to_a_peer_would_be_reliable_is_told() {
     let udp = ("POLYRAIL_RAILS", "udp");
     let text = told(false, &[udp]);
     assert!(
-        text.contains("control    udp sync-cubic: links begin with it; sync-bbr from 20 lost of a million"),
+        text.contains(
+            "control    udp sync-cubic: links begin with it; sync-bbr from 20 lost of a million and 1 ms there and back, or 20000 lost, sync-illinois from 1 MB"
+        ),
         "{text}"
     );
     let text = told(false, &[udp, ("POLYRAIL_COMPOSITION", "sync-bbr")]);

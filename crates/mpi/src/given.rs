@@ -7,11 +7,13 @@ use polyrail_pmpi::{Flavour, abi};
 use crate::area::PAYLOAD;
 use crate::combine::{Combine, Terms};
 use crate::data::{Data, Kind};
+use crate::group::Casts;
 use crate::library::Failed;
 use crate::reach::MOST_RANKS;
 use crate::team::{Call, Team};
 use crate::ways::Way;
 use crate::what;
+use crate::within::{DOUBLED, SHORT};
 
 /// Bytes of all ranks up to which what is gathered or scattered is carried out here where ranks do not all share a host: they are once more in
 /// rooms of ours.
@@ -20,6 +22,9 @@ const BLOCKS: usize = 64 << 20;
 const EXCHANGED: usize = 64 << 10;
 /// Bytes of a part up to which what all exchange with all goes through slots, where each can copy from each.
 const PART: usize = 128 << 10;
+
+/// Hosts of one rank each among which what is long goes along a line, or from each to each: among more, the MPI's own algorithms take fewer steps.
+const SINGLES: usize = 8;
 
 /// What becomes of a call: nothing if it is the MPI's.
 pub type Carried = Option<Result<(), Failed>>;
@@ -259,9 +264,24 @@ impl Team {
         bytes.is_some_and(|bytes| bytes > 0 && bytes <= most).then_some(())
     }
 
+    /// The same of what takes a step for each host where it is longer than `short`.
+    fn fits_line(&self, bytes: Option<usize>, short: usize) -> Option<()> {
+        self.fits(bytes, usize::MAX)?;
+        let many = self.layout.most() < 2 && self.layout.hosts() > SINGLES;
+        if many {
+            self.goes(Way::Singles);
+        }
+        (!many || bytes.is_some_and(|bytes| bytes <= short)).then_some(())
+    }
+
     /// The same of what all hosts send to all: nothing travels together where each has one rank.
     fn fits_together(&self, bytes: Option<usize>, between: usize) -> Option<()> {
-        self.fits(bytes, if self.layout.most() > 1 { between } else { 0 })
+        let travels = self.layout.most() > 1;
+        let fits = self.fits(bytes, if travels { between } else { 0 });
+        if !travels {
+            self.goes(Way::Singles);
+        }
+        fits
     }
 
     /// The same of so many bytes for each rank.
@@ -288,14 +308,16 @@ impl Team {
     /// `MPI_Bcast`, or nothing, as all of these.
     pub fn try_bcast(&mut self, data: Given, root: usize) -> Carried {
         let (data, root) = (data.data()?, root_of(root, self.layout.ranks())?);
-        self.fits(data.checked_bytes(), usize::MAX)?;
+        // what is sent once takes one
+        let short = if matches!(self.casts, Casts::None) { SHORT } else { usize::MAX };
+        self.fits_line(data.checked_bytes(), short)?;
         Some(self.bcast(data, root))
     }
 
     /// `MPI_Reduce`.
     pub fn try_reduce(&mut self, reduction: Reduction, root: usize) -> Carried {
         let (terms, root) = (self.terms(&reduction)?, root_of(root, self.layout.ranks())?);
-        self.fits(Some(terms.bytes()), usize::MAX)?;
+        self.fits_line(Some(terms.bytes()), SHORT)?;
         let (from, into) = reduction.places();
         Some(self.reduce(from, into, &terms, root))
     }
@@ -303,7 +325,7 @@ impl Team {
     /// `MPI_Allreduce`.
     pub fn try_allreduce(&mut self, reduction: Reduction) -> Carried {
         let terms = self.terms(&reduction)?;
-        self.fits(Some(terms.bytes()), usize::MAX)?;
+        self.fits_line(Some(terms.bytes()), DOUBLED)?;
         let (from, into) = reduction.places();
         Some(self.allreduce(from, into, &terms))
     }

@@ -25,7 +25,7 @@ ways! {
     Slots "slots" "all ranks share a host";
     Parts "slots, of which each rank combines a part" "all ranks share a host, and it is long";
     Copies "copies from rank to rank" "all ranks share a host, and parts are long, or of lengths of their own";
-    Rounds "rounds of hosts" "ranks of several hosts, of which some share one";
+    Rounds "rounds of hosts" "ranks of several hosts";
     Tree "a tree of hosts" "short, of several hosts";
     Doubling "hosts exchange all they have" "short, of several hosts";
     Line "a line of hosts, in pieces" "long, of several hosts";
@@ -45,6 +45,7 @@ ways! {
     Length "the MPI's" "without bytes, or longer than what is carried out here between hosts";
     Lengths "the MPI's" "parts of lengths of their own, and several hosts";
     Between "the MPI's" "several hosts";
+    Singles "the MPI's" "several hosts of one rank each";
 }
 
 const OPERATIONS: usize = what::REDUCE_SCATTER as usize + 1;

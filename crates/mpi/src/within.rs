@@ -24,7 +24,7 @@ const BY_ONE: usize = 64 << 10;
 /// Bytes up to which data go whole from host to host; longer ones go in pieces.
 pub const SHORT: usize = 8 << 10;
 /// Bytes up to which hosts exchange all that is to be reduced, in place of a part each.
-const DOUBLED: usize = 32 << 10;
+pub const DOUBLED: usize = 32 << 10;
 
 impl Team {
     /// `MPI_Barrier`.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use polyrail_core::control::rules::{FAR, LONG_FAT, LOSS, Reason};
+use polyrail_core::control::rules::{FAR, HEAVY, LONG_FAT, LOSS, Reason};
 use polyrail_core::micro::Composition;
 use polyrail_rails::events::Side;
 use polyrail_rails::host::host_id;
@@ -127,11 +127,12 @@ fn told(control: &Control) -> String {
             format!("{}: {why} (POLYRAIL_COMPOSITION)", one.name())
         }
         Control::Composition(one, why) => format!(
-            "{}: {why}; {} from {} lost of a million and {} ms there and back, {} from {} MB under way at a time",
+            "{}: {why}; {} from {} lost of a million and {} ms there and back, or {} lost, {} from {} MB under way at a time",
             one.name(),
             Composition::SyncBbr.name(),
             LOSS.enter,
             FAR.enter / 1_000_000,
+            HEAVY.enter,
             Composition::SyncIllinois.name(),
             LONG_FAT.enter / 1_000_000,
         ),

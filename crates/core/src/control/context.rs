@@ -55,7 +55,8 @@ impl Watcher {
         }
         let counted = (shared.counters.asking, shared.counters.lost.saturating_sub(shared.counters.spurious));
         let (sent, lost) = (counted.0.saturating_sub(self.seen.0), counted.1.saturating_sub(self.seen.1));
-        self.seen = counted;
+        // a datagram that turns out not to have been lost is not lost again
+        self.seen = (counted.0, counted.1.max(self.seen.1));
         self.losses.add(now, (sent, lost), rtt.latest, self.min_rtt);
         self.losses.per_million().map(|loss| self.context(shared, loss, same_site))
     }

@@ -1,7 +1,8 @@
 //! How much a path loses by itself.
 //!
 //! A queue that is full loses, too, and whoever fills it has to slow down for that. So only times count in which no queue stands:
-//! while round trips are hardly longer than the shortest. Where one always stands nothing more is learnt, and what was known stays.
+//! while round trips are hardly longer than the shortest. Where one always stands nothing more is learnt, and what was known stays. Queues of near
+//! networks may be too short for that to show; what they lose, they lose at once, and [`Losses::times`] tells how often something was.
 
 use super::Time;
 
@@ -24,6 +25,8 @@ const AFTER: u64 = 4;
 pub struct Losses {
     sent: u64,
     lost: u64,
+    /// In how many looks it lost some.
+    times: u64,
     /// The same of a look that is under way: since when, and the shortest round trip in it.
     look: (u64, u64),
     began: Time,
@@ -53,20 +56,26 @@ impl Losses {
             return;
         }
         (self.sent, self.lost) = (self.sent + sent, self.lost + lost);
+        self.times += u64::from(lost > 0);
         if self.sent > MEMORY {
-            (self.sent, self.lost) = (self.sent / 2, self.lost / 2);
+            (self.sent, self.lost, self.times) = (self.sent / 2, self.lost / 2, self.times / 2);
         }
     }
 
     /// Without what is under way.
     #[must_use]
     pub fn settled(&self) -> Self {
-        Self { sent: self.sent, lost: self.lost, ..Self::default() }
+        Self { sent: self.sent, lost: self.lost, times: self.times, ..Self::default() }
     }
 
     /// Packets that were sent, and those of them that were lost.
     pub fn counts(&self) -> (u64, u64) {
         (self.sent, self.lost)
+    }
+
+    /// In how many looks some were lost.
+    pub fn times(&self) -> u64 {
+        self.times
     }
 
     /// Packets that are lost, of a million; none while too few were sent to tell.
@@ -98,6 +107,11 @@ mod tests {
         assert_eq!(losses.per_million(), None);
         looks(&mut losses, 1, (600, 1), 20 * MS);
         assert_eq!(losses.per_million(), Some(3000));
+        let mut many = Losses::default();
+        looks(&mut many, 1, (19, 3), 20 * MS);
+        assert_eq!(many.per_million(), None);
+        looks(&mut many, 1, (1, 0), 20 * MS);
+        assert_eq!(many.per_million(), Some(150_000));
         let mut clean = Losses::default();
         looks(&mut clean, 1, (19_999, 0), 20 * MS);
         assert_eq!(clean.per_million(), None);
@@ -120,6 +134,16 @@ mod tests {
         assert_eq!(losses.per_million(), None);
         looks(&mut losses, 30, (1000, 0), 20 * MS);
         assert_eq!(losses.per_million(), Some(0));
+    }
+
+    #[test]
+    fn what_is_lost_at_once_was_lost_once() {
+        let mut losses = Losses::default();
+        looks(&mut losses, 1, (500, 100), MS);
+        looks(&mut losses, 9, (100, 0), MS);
+        assert_eq!(losses.times(), 1);
+        looks(&mut losses, 2, (1, 1), MS);
+        assert_eq!(losses.times(), 3);
     }
 
     #[test]

@@ -23,8 +23,8 @@ use core::fmt;
 pub const LOSS: Limit = Limit { enter: 20, leave: 10 };
 /// Round trip from which on that matters, in nanoseconds.
 pub const FAR: Limit = Limit { enter: 1_000_000, leave: 800_000 };
-/// Loss that matters over any path: each such loss of a message that travels alone costs the kernel's TCP 200 ms or more (Linux' least retransmission time-out), however near
-/// the other is.
+/// Loss that matters over any path: each of a packet that travels alone costs the kernel's TCP 200 ms or more (Linux' least retransmission time-out), however near the other
+/// is.
 pub const HEAVY: Limit = Limit { enter: 20_000, leave: 10_000 };
 /// What is under way at a time (round trip times rate) on a long fat path, in bytes.
 pub const LONG_FAT: Limit = Limit { enter: 1_000_000, leave: 700_000 };

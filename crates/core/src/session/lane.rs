@@ -282,7 +282,10 @@ impl<L: Copy> Lane<L> {
         }
         let given = (seen.delivered + seen.queued).saturating_sub(self.delivered + self.queued);
         (self.delivered, self.queued) = (seen.delivered, seen.queued);
-        let packets = seen.packets.since(&core::mem::replace(&mut self.packets, seen.packets));
+        // a packet that turns out not to have been lost is not lost again: what is sent twice in vain may be found out a look later
+        let lost = seen.packets.lost.max(self.packets.lost);
+        let counted = Packets { lost, ..seen.packets };
+        let packets = counted.since(&core::mem::replace(&mut self.packets, counted));
         let width = seen.width.since(&core::mem::replace(&mut self.width, seen.width));
         Fared { packets, width, given, came }
     }

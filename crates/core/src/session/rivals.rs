@@ -1,20 +1,22 @@
-//! Two transports over one pair of interfaces, of which one serves: the *usual* one, and a *stand-in* where packets are lost, over a distance,
-//! for which the usual one slows down again and again, or very many ([`crate::control::rules`] has the limits), where over a distance much is sent after rests, after
-//! each of which the usual one begins with little, or where more would be on its way than the usual one's buffers hold.
+//! Two transports over one pair of interfaces, of which one serves: the *usual* one, and a *stand-in*. That is for paths on which packets are lost over
+//! a distance, for which the usual one slows down again and again, or very many again and again, each of which it may miss for long
+//! ([`crate::control::rules`] has the limits); and for far ones where much is sent after rests, after each of which the usual one begins with little, or more would
+//! be on its way than its buffers hold.
 //!
 //! Each side judges what it sends by. The side that opens lanes opens the stand-in's when it is wanted: when it is to serve, when so much comes
 //! before its turn that the other side's packets must be lost, or when the usual transport has no lane and does not get one. Both lanes stay up
 //! then, and the one that does not serve is given nothing: from one to the other nothing waits, and if the one ends the other is there.
 //!
 //! Nothing flutters: what serves does so for [`DWELL`] at least; a stand-in that gets less through than the usual one did is not
-//! asked again for [`DISMISSED`], and twice as long each time. One that nobody used for [`UNUSED`] ends.
+//! asked again for [`DISMISSED`], and twice as long each time. One that nobody used for [`UNUSED`] ends. What is lost over a near path may be the queue's of
+//! whoever serves: there the usual one is tried again after [`TENURE`], and twice as long each time.
 
 use super::lane::{Fared, Lane, Seen, Stand, Width};
 use super::open::MAX_PATHS;
 use super::path::{Path, Way};
 use super::{Links, Reason, Session, Time};
 use crate::control::losses::Losses;
-use crate::control::rules::{DWELL, Limit, loss_limit};
+use crate::control::rules::{DWELL, FAR, Limit, loss_limit};
 use crate::lanes::{MS, S};
 use crate::wire::Transport;
 use alloc::vec::Vec;
@@ -22,6 +24,10 @@ use core::net::{IpAddr, SocketAddr};
 
 /// How long a stand-in is not asked again that got less through, at first and at most, in nanoseconds.
 const DISMISSED: (Time, Time) = (60 * S, 3600 * S);
+/// Over a near path packets are lost so often that it is not one full queue.
+const TIMES: u64 = 3;
+/// How long a stand-in serves over a near path before the usual transport is tried again, at first and at most, in nanoseconds.
+const TENURE: (Time, Time) = (60 * S, 3600 * S);
 /// A stand-in that nobody used for so long ends, in nanoseconds.
 const UNUSED: Time = 60 * S;
 /// It has to get so much through of what the usual one did, in tenths: both are measured over moments.
@@ -176,6 +182,8 @@ struct Rivalry {
     before: u64,
     /// Until when the stand-in is not asked again, and for how long it will not be the next time.
     dismissed: (Time, Time),
+    /// How long it serves over a near path.
+    tenure: Time,
     /// The stand-in's lane.
     lane: Option<u16>,
     /// What came by the stand-in, and when that was more than before, last.
@@ -197,6 +205,7 @@ impl Rivalry {
             since: now,
             before: 0,
             dismissed: (0, DISMISSED.0),
+            tenure: TENURE.0,
             lane: None,
             heard: (0, now),
         }
@@ -212,7 +221,8 @@ impl Rivalry {
     /// Why the stand-in is to serve, if it is; it has lower limits while it does.
     fn calls_for_it(&self, now: Time) -> Option<Serves> {
         let loss = self.ours.per_million().unwrap_or(0);
-        if self.is_lossy(&self.ours, self.stands_in) {
+        let has_served = self.is_near() && self.stands_in && now >= self.since + self.tenure;
+        if self.is_lossy(&self.ours, self.stands_in) && !has_served {
             return Some(Serves::Lossy(loss));
         }
         if self.is_slow_to_start(&self.starts[0], now) {
@@ -228,12 +238,19 @@ impl Rivalry {
 
     /// Whether a path with such losses is one for the stand-in.
     fn is_lossy(&self, losses: &Losses, serves: bool) -> bool {
-        losses.per_million().is_some_and(|loss| u64::from(loss) >= loss_limit(self.rtt, serves))
+        let many = losses.per_million().is_some_and(|loss| u64::from(loss) >= loss_limit(self.rtt, serves));
+        many && (!self.is_near() || losses.times() >= TIMES)
+    }
+
+    /// Whether the path is so near that losses alone do not tell what loses.
+    fn is_near(&self) -> bool {
+        self.rtt < FAR.enter
     }
 
     /// Whether there is to be a lane of the stand-in.
     fn wants_it(&self, now: Time) -> bool {
-        let theirs = self.is_lossy(&self.theirs, false) || self.narrow.theirs;
+        // one loss in a train has all that follow come early, which are many where the other side sends much
+        let theirs = !self.is_near() && self.is_lossy(&self.theirs, false) || self.narrow.theirs;
         self.stands_in || theirs || self.is_slow_to_start(&self.starts[1], now)
     }
 
@@ -244,7 +261,8 @@ impl Rivalry {
             let Some(why) = called.filter(|_| now >= self.dismissed.0) else { return false };
             // what the usual one got through before the first loss is not what it would get from now on
             let most = match why {
-                Serves::Lossy(loss) => usual_rate(loss, self.rtt),
+                // a near path's losses may have been the queue's
+                Serves::Lossy(loss) if !self.is_near() => usual_rate(loss, self.rtt),
                 _ => u64::MAX,
             };
             (self.before, self.why) = (usual.unwrap_or(0).min(most), why);
@@ -257,6 +275,10 @@ impl Rivalry {
                 Some(rate) => Serves::Faster(self.before, rate),
                 None => Serves::Plain(self.ours.per_million().unwrap_or(0)),
             };
+            if self.is_near() {
+                // what was lost by the stand-in tells nothing of the usual one
+                (self.ours, self.tenure) = (Losses::default(), TENURE.1.min(2 * self.tenure));
+            }
             if worse.is_some() {
                 self.dismissed = (now + self.dismissed.1, DISMISSED.1.min(2 * self.dismissed.1));
             }
@@ -294,7 +316,11 @@ impl Rivals {
         }
         let one = &mut self.0[at];
         one.rtt = if one.rtt == 0 { seen.min_rtt } else { one.rtt.min(seen.min_rtt) };
-        one.ours.add(now, (packets.sent, packets.lost), seen.rtt, seen.min_rtt);
+        let counts = (packets.sent, packets.lost);
+        // round trips of a lane that is not used say nothing of the queue of the other
+        if counts != (0, 0) || !lane.yields {
+            one.ours.add(now, counts, seen.rtt, seen.min_rtt);
+        }
         one.starts[0].note(now, given, one.rtt);
         one.starts[1].note(now, came, one.rtt);
         one.narrow.note(now, fared, seen, one.rtt);

@@ -1,7 +1,7 @@
 //! Which composition is proposed, and that nothing flutters.
 
 use polyrail_core::control::rules::{
-    Context, DWELL, FAR, InForce, LONG_FAT, LOSS, Reason, propose_composition,
+    Context, DWELL, FAR, HEAVY, InForce, LONG_FAT, LOSS, Reason, propose_composition,
 };
 use polyrail_core::control::{Proposable, SpecBytes, Time};
 use polyrail_core::micro::{Composition, Scheme};
@@ -154,11 +154,12 @@ proptest! {
     #[test]
     fn noise_at_a_limit_changes_nothing_twice(
         noise in prop::collection::vec((LOSS.leave..200, FAR.leave..2 * FAR.enter, LONG_FAT.leave..2 * LONG_FAT.enter), 100),
-        which in 0..3_u8,
+        which in 0..4_u8,
     ) {
         let contexts = noise.into_iter().map(|(loss, rtt, bytes)| match which {
             0 => Context { loss: loss as u32, ..FAR_AWAY },
             1 => Context { loss: 200, rtt, ..FAR_AWAY },
+            2 => Context { loss: (HEAVY.leave + bytes % HEAVY.enter) as u32, ..NEAR },
             _ => Context { rate: bytes * 50, rtt: 20 * MS, ..FAR_AWAY },
         });
         prop_assert!(changes(Composition::SyncCubic, contexts).len() <= 1);

@@ -166,16 +166,35 @@ fn where_nothing_is_lost_or_all_is_near_nobody_is_asked() {
     assert_eq!(clean.opens, []);
     let mut near = Side::new(true, MS / 2);
     near.sends(0, 20 * S, 100, 100);
+    // what a full queue loses at once
+    near.sends(0, 26 * MS, 100, 5);
+    near.sends(0, 20 * S, 100, NONE);
     assert_eq!(near.opens, []);
 }
 
 #[test]
 fn a_path_that_loses_very_many_is_served_by_the_stand_in_however_near_it_is() {
     let mut side = Side::new(true, MS / 10);
-    // two packets in each exchange, and so slow: it is found out in a few of them
-    side.sends(0, 100 * MS, 2, 10);
+    side.sends(0, 20 * S, 1, 60);
+    assert_eq!(side.opens, [], "some");
+    let mut side = Side::new(true, MS / 10);
+    side.sends(0, 100 * MS, 1, 10);
     side.open_as_asked();
     assert_eq!(side.yields(), [true, false]);
+    // it may have been a queue's, of whoever serves: it does for a minute, then for two
+    for seconds in [60, 120] {
+        assert_eq!(side.yields(), [true, false]);
+        let began = side.now;
+        while side.yields() == [true, false] && side.now < began + 200 * S {
+            side.sends(1, 20 * MS, 1, 10);
+        }
+        let served = (side.now - began) / S;
+        assert!((seconds - 1..seconds + 2).contains(&served), "{served} of {seconds}");
+        side.sends(0, 300 * MS, 1, if seconds == 60 { 10 } else { NONE });
+        assert_eq!(side.yields(), [seconds == 60, seconds != 60]);
+    }
+    side.sends(0, 20 * S, 1, NONE);
+    assert_eq!(side.yields(), [false, true]);
 }
 
 #[test]

@@ -111,10 +111,13 @@ fn run_within(
     };
     let beside = match hosts {
         Hosts::Cut => {
-            "while :; do for rail in 0 1; do scripts/lab reset $rail; sleep 0.1; scripts/lab rail $rail down; sleep 0.1; \
-             scripts/lab rail $rail up; sleep 0.1; done; done > /dev/null 2>&1 & "
+            format!(
+                "while :; do for rail in 0 1; do scripts/lab reset $rail && sleep 0.1 && scripts/lab rail $rail down && sleep 0.1 && \
+                 scripts/lab rail $rail up && sleep 0.1 && echo cut >> {}; done; done > /dev/null 2>&1 & ",
+                cuts().display()
+            )
         }
-        _ => "",
+        _ => String::new(),
     };
     let line = format!(
         "{beside}export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 POLYRAIL_FAULTS={faults}; exec '{}' run {} {launcher} -- '{}' {}",
@@ -134,6 +137,11 @@ fn run_within(
         |bytes: &[u8]| String::from_utf8_lossy(bytes).split_inclusive('\n').filter(of_launcher).collect();
     let (stdout, stderr): (String, String) = (text(&output.stdout), text(&output.stderr));
     (output.status.code(), stdout + &stderr)
+}
+
+/// Where each cut of a lane is told, a line each.
+fn cuts() -> PathBuf {
+    built().join(format!("cuts-{}", std::process::id()))
 }
 
 fn is_there_a_lab() -> bool {
@@ -200,6 +208,9 @@ fn so_they_do_between_hosts() {
         random(mpi, 4, Hosts::Two);
         random(mpi, 5, Hosts::InTurn);
         random(mpi, 4, Hosts::Each);
+        let ended =
+            run(mpi, 4, Hosts::Each, &[], "cases", &["singles", built().join("polyrail").to_str().unwrap()]);
+        assert_eq!(ended, (Some(0), "singles is well\n".into()), "{mpi}");
     }
 }
 
@@ -210,10 +221,13 @@ fn allreduces_have_one_result_while_lanes_are_cut() {
     if !is_there_a_lab() {
         return polyrail_testing::lacking("network namespaces (scripts/lab)");
     }
-    let times = std::env::var("CUT_ALLREDUCES").unwrap_or_else(|_| "600".into());
+    let times = std::env::var("CUT_ALLREDUCES").unwrap_or_else(|_| "3000".into());
     for mpi in MPIS {
         let ended = run(mpi, 4, Hosts::Cut, &[], "cases", &["cut", &times]);
         assert_eq!(ended, (Some(0), "cut is well\n".into()), "{mpi}");
+        let told = std::fs::read_to_string(cuts()).unwrap_or_default();
+        assert!(told.lines().count() > 1, "{mpi}: no lanes were cut");
+        std::fs::remove_file(cuts()).unwrap();
     }
 }
 
@@ -235,6 +249,9 @@ fn broadcasts_to_many_hosts_are_sent_once() {
             let ended = run(mpi, 8, Hosts::Four(faults), &[], "cases", &words);
             assert_eq!(ended, (Some(0), "cast is well\n".into()), "{mpi} {faults}");
         }
+        let way = r#"'"algorithm":"multicast"'"#;
+        let ended = run(mpi, 4, Hosts::Each, &[], "cases", &["cast", polyrail.to_str().unwrap(), way]);
+        assert_eq!(ended, (Some(0), "cast is well\n".into()), "{mpi}");
         for (case, told) in [
             ("pieces", "an operation is of 262144 bytes at rank"),
             ("more", "an operation is of 524288 bytes at rank"),

@@ -222,6 +222,24 @@ static void told(void) {
     must(strstr(line, "\"algorithm\":\"the MPI's\",\"bytes\":0,\"calls\":4,\"operation\":\"MPI_Barrier\"") != NULL, line);
 }
 
+// Hosts of one rank each: what takes a message of each to each is the MPI's, all else is not.
+static void singles(void) {
+    static int own, all[64];
+    warm(MPI_COMM_WORLD);
+    for (int round = 0; round < 8; round++) {
+        own = rank + round;
+        MPI_Allgather(&own, 1, MPI_INT, all, 1, MPI_INT, MPI_COMM_WORLD);
+        for (int other = 0; other < size; other++) must(all[other] == other + round, "an element is wrong");
+        MPI_Allreduce(&own, all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        must(all[0] == size * round + size * (size - 1) / 2, "a sum is wrong");
+    }
+    const char *line = asked();
+    if (rank > 0) return;
+    must(strstr(line, "\"operation\":\"MPI_Allgather\",\"why\":\"several hosts of one rank each\"") != NULL, line);
+    must(strstr(line, "{\"algorithm\":\"hosts exchange all they have\"") != NULL, line);
+    must(strstr(line, "{\"algorithm\":\"rounds of hosts\"") != NULL, line);
+}
+
 static char pattern(long at, int seed) { return (char)((at * 131 + (at >> 9) + seed * 17) % 251); }
 
 static void broadcast(MPI_Comm comm, int root, long bytes, int seed) {
@@ -302,7 +320,7 @@ int main(int argc, char **argv) {
                {"codes", codes},       {"killed", killed},   {"asleep", asleep},               {"mixed", mixed},   {"longer_short", longer_short},
                {"longer_long", longer_long},
                {"told", told},         {"cast", cast},         {"pieces", pieces},     {"more", more},
-               {"short", shorter},     {"cut", cut}};
+               {"short", shorter},     {"cut", cut},         {"singles", singles}};
     times = argc > 2 ? atol(argv[2]) : 0;
     polyrail = argc > 2 ? argv[2] : "polyrail";
     way = argc > 3 ? argv[3] : "";
