@@ -145,6 +145,39 @@ fn a_killed_process_does_not_end_a_run_nor_does_one_that_joins() {
 }
 
 #[test]
+fn time_steps_end_at_the_solution_that_is_known_and_a_killed_process_ends_them() {
+    let told = json(&run(&[
+        "--n",
+        "15",
+        "--instance",
+        "d",
+        "--steps",
+        "8",
+        "--dt",
+        "1e-3",
+        "-n",
+        "2",
+        "--bound",
+        "1e-6",
+        "--json",
+    ]));
+    let steps = told["steps"].as_array().expect("steps");
+    assert_eq!((steps.len(), &steps[7]), (8, &told["certificate"]), "{told}");
+    assert!(steps.iter().all(|step| step["bound"].as_f64().expect("a number") <= 1e-6), "{told}");
+    // what implicit Euler and the difference star are wrong by, and no more than was allowed
+    assert!((told["error"].as_f64().expect("it is known") - 3.3031e-3).abs() < 2e-6, "{told}");
+    let words = ["--n", "47", "-n", "2", "--bound", "1e-9", "--steps", "4000", "--dt", "1e-4"];
+    let front = command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let processes = until_children(&front, 2);
+    computes(processes[0], 5);
+    signal(processes[0], "-KILL");
+    let output = front.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let told = said.contains("is gone") || said.contains("ended with");
+    assert!(!output.status.success() && told, "{said}");
+}
+
+#[test]
 fn where_all_are_killed_it_is_told() {
     let words = ["--n", "63", "-n", "2", "--bound", "1e-9", "--keep", "50"];
     let front = command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
@@ -193,6 +226,11 @@ fn what_cannot_be_is_told_and_what_to_do() {
         (&["--method", "multigrid", "--scheme", "async"], "multigrid is of all parts in step"),
         (&["--method", "multigrid", "--n", "100"], "the next that do are 101"),
         (&["--method", "multigrid", "--inner", "2"], "no inner sweeps"),
+        (&["--instance", "d"], "it needs time steps"),
+        (&["--steps", "3", "--dt", "0.1", "--keep", "5"], "a process that is lost ends a run of time steps"),
+        (&["--steps", "0", "--dt", "0.1"], "1 to 4096 time steps"),
+        (&["--steps", "3", "--dt", "-1"], "1e-12 to 1e12"),
+        (&["--steps", "3", "--dt", "0.1", "--method", "multigrid"], "no time steps yet"),
         (&["--join", "nowhere"], "is no address of a run"),
         (&["-o", "/proc/found", "--n", "3", "-n", "1"], "making /proc/found"),
     ] {

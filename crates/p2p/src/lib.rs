@@ -10,6 +10,8 @@
 //! | [`Peers::wait`] (`P2Pwait`) | until there is something new to receive, or for so long |
 //! | [`Peers::converged`] | ends the iteration; whether all may stop, which is never said falsely |
 //!
+//! With a verdict all stop, or go on with another problem ([`Peers::next_stage`]).
+//!
 //! | module | |
 //! |---|---|
 //! | [`meet`] | one founds a run, and others join it |

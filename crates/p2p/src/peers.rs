@@ -80,6 +80,8 @@ pub type Set = (u32, Option<Vec<u8>>);
 pub struct Peers<W = Endpoint> {
     exchange: Exchange<W>,
     board: Option<Board>,
+    /// How many verdicts were gone on from.
+    stage: u32,
     /// Whether this iteration has ended here, and a call of [`Peers::converged`] has not said so.
     ended: bool,
 }
@@ -95,7 +97,7 @@ impl Peers {
     ) -> Result<Self, Error> {
         let wire = Endpoint::new(mailbox, heard);
         let exchange = Exchange::new(wire, view, epoch, settings.patience, settings.pause)?;
-        Ok(Self { exchange, board: None, ended: false })
+        Ok(Self { exchange, board: None, stage: 0, ended: false })
     }
 
     /// Its address is told at a place that others know, as long as it takes part.
@@ -111,7 +113,7 @@ impl<W: Wire> Peers<W> {
     /// # Errors
     /// It does not.
     pub fn over(wire: W, view: View) -> Result<Self, Error> {
-        Ok(Self { exchange: Exchange::new(wire, view, 1, None, None)?, board: None, ended: false })
+        Ok(Self { exchange: Exchange::new(wire, view, 1, None, None)?, board: None, stage: 0, ended: false })
     }
 
     /// The time, since this member began: where the network is simulated, the simulation's.
@@ -406,7 +408,7 @@ impl<W: Wire> Peers<W> {
     }
 
     /// Ends the iteration. `norm` is how far the vector is from a solution that this member's parts and what they received make, before they were computed anew: the
-    /// largest of all counts. With a verdict all stop, with what they sent in the iteration that it names; the norm is that of this, whatever
+    /// largest of all counts. With a verdict all stop, or go on with [`Peers::next_stage`], with what they sent in the iteration that it names; the norm is that of this, whatever
     /// came late or not at all.
     ///
     /// # Errors
@@ -430,6 +432,9 @@ impl<W: Wire> Peers<W> {
             let is_received = exchange.seat.mine.contains(&link.to);
             inbound.fresh || !is_received || !matches!(exchange.seat.ways[owner(link.from)], Way::Newest(_))
         });
+        if let (false, Some(verdict)) = (self.ended, rounds.stopped()) {
+            return Ok(Some(verdict));
+        }
         // a wait that was ended by an error is gone on with, and what it waited for may have come since
         if !self.ended {
             rounds.end(norm, fresh);
@@ -454,6 +459,34 @@ impl<W: Wire> Peers<W> {
             let by = exchange.rounds.as_ref().map_or(0, Rounds::held_by);
             exchange.turn(&mut waited, exchange.seat.workers[by])?;
         }
+    }
+
+    /// After a verdict, in place of stopping: all go on with the next stage of the run, whose problem follows from the vector that was judged. All members do so, or none. Which stage it
+    /// is. Iterations go on counting, and what is received first where nobody is in step may still be of the stage before: as good a beginning as any.
+    ///
+    /// # Errors
+    /// There is no verdict; or the run goes on without members that are lost, of whose states it would not be known of which stage they are.
+    pub fn next_stage(&mut self) -> Result<u32, Error> {
+        if self.exchange.changed.is_some() {
+            return Err(Error::Changed);
+        }
+        if self.exchange.view.job.keep > 0 {
+            return Err(Error::Use(
+                "a run of several stages ends when a member is lost: it is founded with `keep` of 0".into(),
+            ));
+        }
+        if self.exchange.rounds.as_mut().and_then(Rounds::go_on).is_none() {
+            return Err(Error::Use("there is no verdict to go on from".into()));
+        }
+        // a norm is told of only when something of the new stage has come from each neighbour
+        self.exchange.inbound.values_mut().for_each(|inbound| inbound.fresh = false);
+        self.stage += 1;
+        Ok(self.stage)
+    }
+
+    /// The stage that is computed, from 0 on: so many verdicts were gone on from.
+    pub fn stage(&self) -> u32 {
+        self.stage
     }
 
     /// Whether the states of this member's parts are to be given to [`Peers::keep`] in this iteration, before anything is sent.

@@ -16,6 +16,10 @@
 //! common, would run away from them, and such an iteration might never be reached: who is far ahead of the last of its group holds, by what members tell the leader now and then of
 //! where they are, and that tells them of the last.
 //!
+//! A verdict need not be the end: all may go on with another problem that follows from the vector that was judged ([`Rounds::go_on`]). Members stop by the same round or none does; who
+//! has not heard of that round's verdict holds, so that nobody computes with what others have of the next problem; and the next round is asked for, or marked by a number, when all have
+//! gone on. So all marked iterations of a round are of one problem.
+//!
 //! No clock, no memory of a past round, no trust in words: what does not fit is a [`Breach`].
 
 use std::collections::{BTreeMap, VecDeque};
@@ -304,6 +308,11 @@ impl Rounds {
     /// The verdict by which all stop.
     pub fn stopped(&self) -> Option<Verdict> {
         self.stop
+    }
+
+    /// The verdict was not the last: iterations go on, and rounds.
+    pub fn go_on(&mut self) -> Option<Verdict> {
+        self.stop.take()
     }
 
     /// Whether a round has its verdict, so that nothing is waited for that is of it alone.

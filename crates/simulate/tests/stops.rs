@@ -1,4 +1,5 @@
-//! Runs of a solver over networks of all kinds stop when they may: what all stop with is one vector, and it is as near to the solution as the verdict says.
+//! Runs of a solver over networks of all kinds stop when they may: what all stop with is one vector, and it is as near to the solution as the verdict says. So it is of each time step, from
+//! the one vector that all had before.
 //! `POLYRAIL_SIMULATED_RUNS` has how many of them (200 if it is not set), `POLYRAIL_SIMULATED_FIRST` which is the first.
 
 use polyrail_core::sim::Rng;
@@ -28,7 +29,12 @@ fn nobody_stops_falsely() {
         let problem = Problem {
             instance: one_of(chance, &[Instance::A, Instance::B, Instance::C]),
             n: 4 + chance.below(6) as usize,
+            dt: None,
         };
+        // some go on from one time to the next
+        let steps = one_of(chance, &[1, 1, 2, 5]);
+        let dt = one_of(chance, &[1e-3, 1e-1, 10.0]);
+        let problem = Problem { dt: (steps > 1).then_some(dt), ..problem };
         let scheme = one_of(
             chance,
             &[
@@ -44,6 +50,7 @@ fn nobody_stops_falsely() {
             method: one_of(chance, &[Method::Richardson, Method::Psor]),
             slabs: false,
             inner: one_of(chance, &[1, 1, 3]),
+            steps,
         };
         let Ok(division) = task.divide(parts) else { continue };
         let line = Line {
@@ -67,35 +74,73 @@ fn nobody_stops_falsely() {
         let ended = run(&model, &job, |peers| {
             let mut peers = peers.expect("a member");
             let mut share = Share::new(&peers).expect("a task");
-            let outcome = share.compute(&mut peers).expect("nobody is lost").expect("it holds a part");
+            let mut each = Vec::new();
+            let outcome = share
+                .compute_each(&mut peers, |step, outcome| {
+                    each.push((step, outcome.verdict, outcome.parts.clone()))
+                })
+                .expect("nobody is lost")
+                .expect("it holds a part");
+            assert_eq!((peers.stage() + 1, outcome.norms.len()), (steps, steps as usize));
             peers.leave(Duration::from_secs(1));
-            outcome
+            each
         })
         .unwrap_or_else(|why| panic!("seed {seed}: {why}: {job:?} {task:?} {model:?}"));
 
         let cube = 1..problem.n + 1;
         let mut whole = Block::new(&problem, [cube.clone(), cube.clone(), cube]);
-        let mut held = 0;
-        let (round, norm) = (ended[0].1.verdict.round, ended[0].1.verdict.norm);
-        for (_, outcome) in &ended {
-            assert_eq!((outcome.verdict.round, outcome.verdict.norm), (round, norm), "seed {seed}");
-            for (part, values) in &outcome.parts {
-                let [x, y, z] = division.points(*part as usize);
-                let mut values = values.iter();
-                for z in z {
-                    for y in y.clone() {
-                        for x in x.clone() {
-                            let at = whole.row(y - 1, z - 1) + x - 1;
-                            whole.u[at] = *values.next().expect("a value for each point");
-                            held += 1;
+        for step in 0..steps as usize {
+            if step > 0 {
+                let before = whole.u.clone();
+                whole.begin_step(&before);
+            }
+            let mut held = 0;
+            let verdict = ended[0].1[step].1;
+            for (_, each) in &ended {
+                let (number, other, parts) = &each[step];
+                assert_eq!(*number, step, "seed {seed}");
+                assert_eq!((other.round, other.norm), (verdict.round, verdict.norm), "seed {seed}");
+                for (part, values) in parts {
+                    let [x, y, z] = division.points(*part as usize);
+                    let mut values = values.iter();
+                    for z in z {
+                        for y in y.clone() {
+                            for x in x.clone() {
+                                let at = whole.row(y - 1, z - 1) + x - 1;
+                                whole.u[at] = *values.next().expect("a value for each point");
+                                held += 1;
+                            }
                         }
                     }
                 }
             }
+            assert_eq!(held, problem.n.pow(3), "seed {seed}: each point is held once");
+            let (distance, norm) = (distance(&whole), verdict.norm);
+            assert!(norm <= tolerance, "seed {seed}, step {step}: {norm} {tolerance}");
+            assert!(
+                distance <= norm,
+                "seed {seed}, step {step}: {scheme:?} {task:?}: {distance} and not {norm}"
+            );
         }
-        assert_eq!(held, problem.n.pow(3), "seed {seed}: each point is held once");
-        let distance = distance(&whole);
-        assert!(norm <= tolerance, "seed {seed}: {norm} {tolerance}");
-        assert!(distance <= norm, "seed {seed}: {scheme:?} {task:?}: {distance} and not {norm}");
     }
+}
+
+#[test]
+fn who_goes_on_after_it_has_stopped_stops_anew() {
+    let problem = Problem { instance: Instance::A, n: 5, dt: None };
+    let task = Task { problem, method: Method::Richardson, slabs: false, inner: 1, steps: 1 };
+    let scheme = Scheme::Synchronous;
+    let job = Job { parts: 2, scheme, tolerance: 1e-3, every: 4, keep: 0, task: task.to_bytes() };
+    let line = Line { rate: 1e8, latency: Duration::from_micros(50), loss: 0.0 };
+    let ended = run(&Model::alike(2, line, 1e-6), &job, |peers| {
+        let mut peers = peers.expect("a member");
+        let mut share = Share::new(&peers).expect("a task");
+        let first = share.compute(&mut peers).expect("nobody is lost").expect("it holds a part");
+        // as where another was lost while the answer was handed in
+        share.change(&mut peers).expect("nothing has changed");
+        let again = share.compute(&mut peers).expect("nobody is lost").expect("it holds a part");
+        assert_eq!((first.verdict, &first.norms), (again.verdict, &again.norms));
+        peers.leave(Duration::from_secs(1));
+    });
+    assert_eq!(ended.expect("it ends").len(), 2);
 }

@@ -38,7 +38,7 @@ fn main() {
         );
         std::process::exit(2);
     };
-    let problem = Problem { instance: Instance::A, n };
+    let problem = Problem { instance: Instance::A, n, dt: None };
     let mut block = Block::new(&problem, [1..n + 1, 1..n + 1, 1..n + 1]);
     let [mut a, b, c] = [0.0, 1.0, 2.0].map(|value| Values::from(vec![value; block.u.len()]));
     let points = (n * n * n) as f64;

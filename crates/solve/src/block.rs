@@ -44,6 +44,10 @@ pub struct Block {
     pub phi: Values,
     /// The load, times the square of the points' distance.
     pub load: f64,
+    /// The same of each place, and what was there before the time step by the mass; none: there is no time step, and the load is everywhere the same.
+    pub loads: Values,
+    /// The square of the points' distance by the time step, or 0.
+    pub mass: f64,
 }
 
 impl Block {
@@ -64,7 +68,30 @@ impl Block {
                 }
             }
         }
-        Self { points, u, v: Values::zeros(len), phi, load: problem.load() * problem.h() * problem.h() }
+        let load = problem.load() * problem.h() * problem.h();
+        let mass = problem.mass();
+        let mut block = Self { points, u, v: Values::zeros(len), phi, load, loads: Values::default(), mass };
+        if problem.dt.is_some() {
+            block.loads = Values::zeros(len);
+            block.load_from_u();
+        }
+        block
+    }
+
+    /// A time step begins with these values of all places.
+    pub fn begin_step(&mut self, with: &Values) {
+        self.u.clone_from(with);
+        self.load_from_u();
+    }
+
+    fn load_from_u(&mut self) {
+        let (load, mass) = (self.load, self.mass);
+        self.loads.iter_mut().zip(self.u.iter()).for_each(|(to, u)| *to = load + mass * u);
+    }
+
+    /// By what the sum of a point's neighbours and its load is multiplied, to balance it.
+    pub fn inverse(&self) -> f64 {
+        1.0 / (6.0 + self.mass)
     }
 
     /// Points in each direction.
@@ -189,7 +216,7 @@ mod tests {
 
     #[test]
     fn what_one_has_at_a_face_the_other_gets_beyond_it() {
-        let problem = Problem { instance: Instance::A, n: 7 };
+        let problem = Problem { instance: Instance::A, n: 7, dt: None };
         for (axis, face) in [(0, Face::ALL[1]), (1, Face::ALL[3]), (2, Face::ALL[5])] {
             let mut low = [1..8, 1..8, 1..8];
             let mut high = low.clone();

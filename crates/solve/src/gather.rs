@@ -1,7 +1,7 @@
 //! What the one who looks on makes of a run: how far all are, and in the end the whole solution.
 
 use crate::block::Block;
-use crate::certify::{Certificate, certificate};
+use crate::certify::{Certificate, certificate, trajectory};
 use crate::divide::Division;
 use crate::run::{Error, LOOKS_ON, Outcome, Progress, Share, Task};
 use crate::sweep::distance;
@@ -22,6 +22,8 @@ struct Summary {
     iteration: u64,
     /// By its bits, which text does not always bring back.
     norm: u64,
+    /// The same of all time steps.
+    norms: Vec<u64>,
     parts: Vec<u32>,
 }
 
@@ -43,9 +45,11 @@ pub struct Solution {
     pub task: Task,
     /// All points, with the boundary.
     pub whole: Block,
-    /// The enclosure that the members' verdict means.
+    /// The enclosure that the members' verdict means: the last of `steps`.
     pub certificate: Certificate,
-    /// The same, computed anew from the whole solution here.
+    /// Those of all time steps, one after the other.
+    pub steps: Vec<Certificate>,
+    /// The same, computed anew from the whole solution here: of the last time step alone.
     pub again: Certificate,
     /// The largest difference from the solution of the problem between the points, where that is known.
     pub error: Option<f64>,
@@ -82,11 +86,14 @@ fn wait_for_end(peers: &mut Peers) -> Result<(), Error> {
 fn hand_in(peers: &mut Peers, outcome: &Outcome) -> Result<(), Error> {
     let Verdict { round, iteration, norm } = outcome.verdict;
     let parts = outcome.parts.iter().map(|(number, _)| *number).collect();
-    let summary = Summary { progress: outcome.progress, round, iteration, norm: norm.to_bits(), parts };
+    let norms = outcome.norms.iter().map(|norm| norm.to_bits()).collect();
+    let summary =
+        Summary { progress: outcome.progress, round, iteration, norm: norm.to_bits(), norms, parts };
     let summary = serde_json::to_vec(&summary).expect("numbers");
     let mut bytes = (summary.len() as u32).to_le_bytes().to_vec();
     bytes.extend(summary);
-    bytes.extend(outcome.parts.iter().flat_map(|(_, values)| values).flat_map(|value| value.to_le_bytes()));
+    let values = outcome.parts.iter().map(|(_, values)| values).chain(&outcome.loads);
+    bytes.extend(values.flatten().flat_map(|value| value.to_le_bytes()));
     Ok(peers.post_to(LOOKS_ON, &bytes)?)
 }
 
@@ -101,7 +108,7 @@ pub fn gather(
     let task = Task::parse(&peers.view().job.task)?;
     let division = task.divide(peers.view().job.parts)?;
     let handed = loop {
-        match collect(peers, &division, &mut look) {
+        match collect(peers, (&task, &division), &mut look) {
             // all go on, and hand in anew
             Err(Error::Peers(polyrail_p2p::Error::Changed)) => _ = peers.change(),
             done => break done?,
@@ -114,21 +121,36 @@ pub fn gather(
     let n = task.problem.n;
     let mut whole = Block::new(&task.problem, [1..n + 1, 1..n + 1, 1..n + 1]);
     let mut shares = Vec::new();
+    let mut norms: Option<Vec<u64>> = None;
     for Handed { member, summary, bytes } in handed {
-        let values: usize = summary.parts.iter().map(|part| points(&division, *part) * 8).sum();
+        let values = values_of(&task, &division, &summary.parts);
         let mut bytes = bytes[bytes.len() - values..].chunks_exact(8);
-        for part in &summary.parts {
-            let [x, y, z] = division.points(*part as usize);
-            for z in z {
-                for y in y.clone() {
-                    let row = whole.row(y - 1, z - 1);
-                    for at in x.clone() {
-                        let value =
-                            bytes.next().and_then(|bytes| bytes.first_chunk()).expect("it was counted");
-                        whole.u[row + at - 1] = f64::from_le_bytes(*value);
+        let mut next = || {
+            let value = bytes.next().and_then(|bytes| bytes.first_chunk()).expect("it was counted");
+            f64::from_le_bytes(*value)
+        };
+        for what in [Some(What::Values), task.problem.dt.map(|_| What::Loads)].into_iter().flatten() {
+            for part in &summary.parts {
+                let [x, y, z] = division.points(*part as usize);
+                for z in z {
+                    for y in y.clone() {
+                        let row = whole.row(y - 1, z - 1);
+                        for at in x.clone() {
+                            match what {
+                                What::Values => whole.u[row + at - 1] = next(),
+                                What::Loads => whole.loads[row + at - 1] = next(),
+                            }
+                        }
                     }
                 }
             }
+        }
+        let known = norms.get_or_insert_with(|| summary.norms.clone());
+        if *known != summary.norms
+            || known.last() != Some(&summary.norm)
+            || known.len() != task.steps as usize
+        {
+            return Err(Error::Result(member, "its time steps ended otherwise than those of others".into()));
         }
         let (round, iteration, norm) = (summary.round, summary.iteration, f64::from_bits(summary.norm));
         let verdict = Verdict { round, iteration, norm };
@@ -148,14 +170,27 @@ pub fn gather(
             "the values that came are not those that were judged".into(),
         ));
     }
+    let norms: Vec<f64> = norms.into_iter().flatten().map(f64::from_bits).collect();
+    let steps = match task.problem.dt {
+        Some(_) => trajectory(&task.problem, &norms),
+        None => vec![certificate(&task.problem, verdict.norm)],
+    };
     Ok(Solution {
-        certificate: certificate(&task.problem, verdict.norm),
+        certificate: *steps.last().expect("one at least"),
+        steps,
         again,
         error: error(&task, &whole),
         task,
         whole,
         shares,
     })
+}
+
+/// What was handed in of points.
+#[derive(Clone, Copy)]
+enum What {
+    Values,
+    Loads,
 }
 
 /// What a member has handed in, whole.
@@ -181,7 +216,7 @@ impl Coming {
 /// Waits until all members of the view have handed in.
 fn collect(
     peers: &mut Peers,
-    division: &Division,
+    (task, division): (&Task, &Division),
     look: &mut impl FnMut(&[Option<Progress>]) -> Result<(), Error>,
 ) -> Result<Vec<Handed>, Error> {
     let members = peers.view().members.len();
@@ -195,7 +230,7 @@ fn collect(
             let Coming { bytes, known } = &mut coming[member];
             bytes.extend(piece);
             if known.is_none() {
-                *known = summary(bytes, member, peers, division)?;
+                *known = summary(bytes, member, peers, (task, division))?;
             }
             if known.as_ref().is_some_and(|(_, whole)| bytes.len() > *whole) {
                 return Err(Error::Result(member, "it has more values than points".into()));
@@ -233,11 +268,11 @@ fn summary(
     bytes: &[u8],
     member: usize,
     peers: &Peers,
-    division: &Division,
+    (task, division): (&Task, &Division),
 ) -> Result<Option<(Summary, usize)>, Error> {
     let Some(len) = bytes.first_chunk().map(|len| u32::from_le_bytes(*len) as usize) else { return Ok(None) };
     let bad = |why: String| Error::Result(member, why);
-    if len > SUMMARY + 12 * division.parts() {
+    if len > SUMMARY + 12 * division.parts() + 21 * task.steps as usize {
         return Err(bad(format!("a summary of {len} bytes")));
     }
     let Some(text) = bytes.get(4..4 + len) else { return Ok(None) };
@@ -247,8 +282,14 @@ fn summary(
     if !held.eq(summary.parts.iter().copied()) {
         return Err(bad("it has other parts than it holds".into()));
     }
-    let values: usize = summary.parts.iter().map(|part| points(division, *part) * 8).sum();
+    let values = values_of(task, division, &summary.parts);
     Ok(Some((summary, 4 + len + values)))
+}
+
+/// Bytes of the values of these parts, and of their loads where there are time steps.
+fn values_of(task: &Task, division: &Division, parts: &[u32]) -> usize {
+    let each = if task.problem.dt.is_some() { 16 } else { 8 };
+    parts.iter().map(|part| points(division, *part) * each).sum()
 }
 
 fn error(task: &Task, whole: &Block) -> Option<f64> {
@@ -258,7 +299,7 @@ fn error(task: &Task, whole: &Block) -> Option<f64> {
             let row = whole.row(y, z);
             for x in 0..task.problem.n {
                 let at = [x + 1, y + 1, z + 1].map(|i| task.problem.place(i));
-                most = most.max((whole.u[row + x] - task.problem.exact(at)?).abs());
+                most = most.max((whole.u[row + x] - task.problem.exact_after(task.steps, at)?).abs());
             }
         }
     }

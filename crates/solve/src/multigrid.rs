@@ -497,7 +497,7 @@ mod tests {
     }
 
     fn alone(instance: Instance, n: usize) -> (Problem, Multigrid, Block) {
-        let problem = Problem { instance, n };
+        let problem = Problem { instance, n, dt: None };
         let division = Division::boxes(n, 1).expect("one");
         (problem, Multigrid::new(&problem, &division, &[0]), Block::new(&problem, all(n)))
     }

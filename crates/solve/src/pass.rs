@@ -27,19 +27,31 @@ const CACHE: usize = 384 << 10;
 pub(crate) const DEEP: usize = 8;
 
 /// As many sweeps of projected Richardson; the largest change of the first.
-pub(crate) fn richardson(arch: Arch, block: &mut Block, mut sweeps: usize) -> f64 {
+pub(crate) fn richardson(arch: Arch, block: &mut Block, sweeps: usize) -> f64 {
+    if block.loads.is_empty() {
+        richardson_of::<false>(arch, block, sweeps)
+    } else {
+        richardson_of::<true>(arch, block, sweeps)
+    }
+}
+
+/// `EACH`: each point has its own load.
+fn richardson_of<const EACH: bool>(arch: Arch, block: &mut Block, mut sweeps: usize) -> f64 {
     let [nx, ny, nz] = block.size();
     let (row, plane) = block.strides();
     let mut first = None;
     while sweeps > 0 {
         // `v` has room for a level's old values where there is one sweep, and in any block of some size for all levels'
-        let room = |levels: usize| levels * (nz + strip(levels, 3, row, ny)) <= (ny + 2) * (nz + 2);
+        let arrays = 3 + usize::from(EACH);
+        let room = |levels: usize| levels * (nz + strip(levels, arrays, row, ny)) <= (ny + 2) * (nz + 2);
         let levels = (1..=sweeps.min(DEEP)).rev().find(|levels| *levels == 1 || room(*levels)).expect("one");
-        let strip = strip(levels, 3, row, ny);
+        let strip = strip(levels, arrays, row, ny);
+        let inverse = block.inverse();
         let (edges, slots) = block.v.split_at_mut(levels * nz * row);
         let geometry = Geometry { size: [nx, ny, nz], row, plane };
+        let load = Load { load: block.load, loads: &block.loads, inverse };
         let richardson =
-            Richardson { geometry, u: &mut block.u, phi: &block.phi, load: block.load, strip, slots, edges };
+            Richardson::<EACH> { geometry, u: &mut block.u, phi: &block.phi, load, strip, slots, edges };
         let most = dispatch(arch, Pass { sweep: richardson, ny, nz, levels, strip });
         first.get_or_insert(most);
         sweeps -= levels;
@@ -48,16 +60,31 @@ pub(crate) fn richardson(arch: Arch, block: &mut Block, mut sweeps: usize) -> f6
 }
 
 /// As many times a colour of over-relaxation with this factor, from this one on and alternating; the largest change of the first two.
-pub(crate) fn psor(arch: Arch, block: &mut Block, omega: f64, colour: usize, mut colours: usize) -> f64 {
+pub(crate) fn psor(arch: Arch, block: &mut Block, omega: f64, colour: usize, colours: usize) -> f64 {
+    if block.loads.is_empty() {
+        psor_of::<false>(arch, block, omega, colour, colours)
+    } else {
+        psor_of::<true>(arch, block, omega, colour, colours)
+    }
+}
+
+fn psor_of<const EACH: bool>(
+    arch: Arch,
+    block: &mut Block,
+    omega: f64,
+    colour: usize,
+    mut colours: usize,
+) -> f64 {
     let [nx, ny, nz] = block.size();
     let (row, plane) = block.strides();
     let mut first = None;
     let mut colour = colour + block.points.iter().map(|points| points.start).sum::<usize>();
     while colours > 0 {
         let levels = colours.min(2 * DEEP);
-        let strip = strip(levels, 2, row, ny);
+        let strip = strip(levels, 2 + usize::from(EACH), row, ny);
         let geometry = Geometry { size: [nx, ny, nz], row, plane };
-        let psor = Psor { geometry, u: &mut block.u, phi: &block.phi, load: block.load, omega, colour };
+        let load = Load { load: block.load, loads: &block.loads, inverse: block.inverse() };
+        let psor = Psor::<EACH> { geometry, u: &mut block.u, phi: &block.phi, load, omega, colour };
         let most = dispatch(arch, Pass { sweep: psor, ny, nz, levels, strip });
         first.get_or_insert(most);
         (colours, colour) = (colours - levels, colour + levels);
@@ -67,7 +94,11 @@ pub(crate) fn psor(arch: Arch, block: &mut Block, omega: f64, colour: usize, mut
 
 /// The largest change that a sweep of projected Richardson would make.
 pub(crate) fn distance(arch: Arch, block: &Block) -> f64 {
-    dispatch(arch, Distance(block))
+    if block.loads.is_empty() {
+        dispatch(arch, Distance::<false>(block))
+    } else {
+        dispatch(arch, Distance::<true>(block))
+    }
 }
 
 /// By this instruction set. Where there is none of those that [`pulp`] knows, by vectors of two, which every x86-64 and most others have.
@@ -137,11 +168,22 @@ struct Geometry {
     plane: usize,
 }
 
-struct Richardson<'a> {
+/// What a point bears besides its neighbours.
+#[derive(Clone, Copy)]
+struct Load<'a> {
+    /// The load everywhere,
+    load: f64,
+    /// or that of each place.
+    loads: &'a [f64],
+    /// See [`Block::inverse`].
+    inverse: f64,
+}
+
+struct Richardson<'a, const EACH: bool> {
     geometry: Geometry,
     u: &'a mut [f64],
     phi: &'a [f64],
-    load: f64,
+    load: Load<'a>,
     strip: usize,
     /// Old values, by level and row of the strip: of the plane before until this one's row is computed, then of this one.
     slots: &'a mut [f64],
@@ -149,7 +191,7 @@ struct Richardson<'a> {
     edges: &'a mut [f64],
 }
 
-impl Sweep for Richardson<'_> {
+impl<const EACH: bool> Sweep for Richardson<'_, EACH> {
     #[inline(always)]
     fn row<V: Simd>(&mut self, simd: V, At { level, in_strip, y, z }: At, most: &mut V::f64s) {
         let Geometry { size: [nx, _, nz], row, plane } = self.geometry;
@@ -170,17 +212,17 @@ impl Sweep for Richardson<'_> {
         } else {
             &slots[(slot - 1) * row..][..nx]
         };
-        let around = Around {
+        let around = Around::<EACH> {
             south,
             north: &after[1..][..nx],
             above: &after[plane - row + 1..][..nx],
             phi: &self.phi[start + 1..][..nx],
-            load: self.load,
+            load: self.load.of_row::<EACH>(start + 1, nx),
         };
         if level == 0 {
-            richardson_row::<V, true>(simd, middle, old, around, most);
+            richardson_row::<V, true, EACH>(simd, middle, old, around, most);
         } else {
-            richardson_row::<V, false>(simd, middle, old, around, most);
+            richardson_row::<V, false, EACH>(simd, middle, old, around, most);
         }
         if in_strip + 1 == self.strip {
             edge.copy_from_slice(old);
@@ -188,20 +230,30 @@ impl Sweep for Richardson<'_> {
     }
 }
 
+impl Load<'_> {
+    /// That of so many places from this one on.
+    #[inline(always)]
+    fn of_row<const EACH: bool>(&self, start: usize, len: usize) -> Load<'_> {
+        Load { loads: if EACH { &self.loads[start..start + len] } else { &[] }, ..*self }
+    }
+}
+
 /// What is around a row, as far as it is only read.
-struct Around<'a> {
+struct Around<'a, const EACH: bool> {
     south: &'a [f64],
     north: &'a [f64],
     above: &'a [f64],
     phi: &'a [f64],
-    load: f64,
+    load: Load<'a>,
 }
 
-impl Around<'_> {
+impl<const EACH: bool> Around<'_, EACH> {
     /// What would balance a point.
     #[inline(always)]
     fn balance(&self, i: usize, left: f64, right: f64, below: f64) -> f64 {
-        ((left + right) + (self.south[i] + self.north[i]) + (below + self.above[i]) + self.load) * (1.0 / 6.0)
+        let load = if EACH { self.load.loads[i] } else { self.load.load };
+        ((left + right) + (self.south[i] + self.north[i]) + (below + self.above[i]) + load)
+            * self.load.inverse
     }
 
     /// What would balance the points from this number on. The row has a point of the layer at each end.
@@ -210,18 +262,19 @@ impl Around<'_> {
         let x = simd.add_f64s(load::<V>(row, i), load::<V>(row, i + 2));
         let y = simd.add_f64s(load::<V>(self.south, i), load::<V>(self.north, i));
         let z = simd.add_f64s(load::<V>(below, i), load::<V>(self.above, i));
-        let sum = simd.add_f64s(simd.add_f64s(simd.add_f64s(x, y), z), simd.splat_f64s(self.load));
-        simd.mul_f64s(sum, simd.splat_f64s(1.0 / 6.0))
+        let load = if EACH { load::<V>(self.load.loads, i) } else { simd.splat_f64s(self.load.load) };
+        let sum = simd.add_f64s(simd.add_f64s(simd.add_f64s(x, y), z), load);
+        simd.mul_f64s(sum, simd.splat_f64s(self.load.inverse))
     }
 }
 
 /// A row anew. `old` has what is below it, and then what it was.
 #[inline(always)]
-fn richardson_row<V: Simd, const MEASURE: bool>(
+fn richardson_row<V: Simd, const MEASURE: bool, const EACH: bool>(
     simd: V,
     row: &mut [f64],
     old: &mut [f64],
-    around: Around,
+    around: Around<EACH>,
     most: &mut V::f64s,
 ) {
     let len = old.len();
@@ -262,37 +315,37 @@ fn richardson_row<V: Simd, const MEASURE: bool>(
     *most = apart;
 }
 
-struct Psor<'a> {
+struct Psor<'a, const EACH: bool> {
     geometry: Geometry,
     u: &'a mut [f64],
     phi: &'a [f64],
-    load: f64,
+    load: Load<'a>,
     omega: f64,
     /// That of the first level's first point.
     colour: usize,
 }
 
-impl Sweep for Psor<'_> {
+impl<const EACH: bool> Sweep for Psor<'_, EACH> {
     #[inline(always)]
     fn row<V: Simd>(&mut self, simd: V, At { level, y, z, .. }: At, most: &mut V::f64s) {
         let Geometry { size: [nx, ..], row, plane } = self.geometry;
         let start = (z + 1) * plane + (y + 1) * row;
         let (before, rest) = self.u.split_at_mut(start);
         let (middle, after) = rest.split_at_mut(row);
-        let around = Around {
+        let around = Around::<EACH> {
             south: &before[start - row + 1..][..nx],
             north: &after[1..][..nx],
             above: &after[plane - row + 1..][..nx],
             phi: &self.phi[start + 1..][..nx],
-            load: self.load,
+            load: self.load.of_row::<EACH>(start + 1, nx),
         };
         let below = &before[start - plane + 1..][..nx];
         let skip = (self.colour + level + y + z) % 2;
         let factors = (self.omega, skip);
         if level < 2 {
-            psor_row::<V, true>(simd, middle, below, around, factors, most);
+            psor_row::<V, true, EACH>(simd, middle, below, around, factors, most);
         } else {
-            psor_row::<V, false>(simd, middle, below, around, factors, most);
+            psor_row::<V, false, EACH>(simd, middle, below, around, factors, most);
         }
     }
 }
@@ -302,11 +355,11 @@ const COLOURS: [f64; 9] = [1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0];
 
 /// Every second point of a row; the first, or where one is to `skip`, the second. All are computed, and of the other colour none is taken.
 #[inline(always)]
-fn psor_row<V: Simd, const MEASURE: bool>(
+fn psor_row<V: Simd, const MEASURE: bool, const EACH: bool>(
     simd: V,
     row: &mut [f64],
     below: &[f64],
-    around: Around,
+    around: Around<EACH>,
     (omega, skip): (f64, usize),
     most: &mut V::f64s,
 ) {
@@ -350,15 +403,16 @@ fn psor_row<V: Simd, const MEASURE: bool>(
     *most = apart;
 }
 
-struct Distance<'a>(&'a Block);
+struct Distance<'a, const EACH: bool>(&'a Block);
 
-impl WithSimd for Distance<'_> {
+impl<const EACH: bool> WithSimd for Distance<'_, EACH> {
     type Output = f64;
 
     #[inline(always)]
     fn with_simd<V: Simd>(self, simd: V) -> f64 {
         let block = self.0;
         let (u, all_phi): (&[f64], &[f64]) = (&block.u, &block.phi);
+        let borne = Load { load: block.load, loads: &block.loads, inverse: block.inverse() };
         let [nx, ny, nz] = block.size();
         let (row, plane) = block.strides();
         let mut most = simd.splat_f64s(0.0);
@@ -368,12 +422,12 @@ impl WithSimd for Distance<'_> {
                 let line = |from: usize| &u[from..from + nx];
                 let middle = &u[start - 1..=start + nx];
                 let below = line(start - plane);
-                let around = Around {
+                let around = Around::<EACH> {
                     south: line(start - row),
                     north: line(start + row),
                     above: line(start + plane),
                     phi: &all_phi[start..start + nx],
-                    load: block.load,
+                    load: borne.of_row::<EACH>(start, nx),
                 };
                 let Some(last) = nx.checked_sub(V::F64_LANES) else {
                     for i in 0..nx {
@@ -461,7 +515,8 @@ mod tests {
             }
             let i = block.row(y, z) + x;
             let sum = (from[i - 1] + from[i + 1]) + (from[i - row] + from[i + row]);
-            let balance = (sum + (from[i - plane] + from[i + plane]) + block.load) * (1.0 / 6.0);
+            let load = if block.loads.is_empty() { block.load } else { block.loads[i] };
+            let balance = (sum + (from[i - plane] + from[i + plane]) + load) * block.inverse();
             let new = if old { balance } else { from[i] + omega * (balance - from[i]) };
             let new = if new > block.phi[i] { new } else { block.phi[i] };
             most = most.max((new - from[i]).abs());
@@ -479,7 +534,7 @@ mod tests {
 
     /// A block somewhere in a problem, with values from a generator of numbers.
     fn random(instance: Instance, first: usize, size: [usize; 3], seed: u64) -> Block {
-        let problem = Problem { instance, n: 60 };
+        let problem = Problem { instance, n: 60, dt: None };
         let mut block = Block::new(&problem, size.map(|len| first..first + len));
         let mut state = seed;
         let mut next = || {
@@ -488,6 +543,10 @@ mod tests {
         };
         block.u.iter_mut().for_each(|value| *value = next());
         block.v.iter_mut().for_each(|value| *value = f64::NAN);
+        if seed.is_multiple_of(2) {
+            block.mass = 0.3;
+            block.loads = block.u.iter().map(|_| next()).collect::<Vec<_>>().into();
+        }
         if instance != Instance::C {
             block.phi.iter_mut().for_each(|value| *value = next());
         }

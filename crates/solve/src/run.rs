@@ -3,7 +3,7 @@
 use crate::block::{Block, Face};
 use crate::divide::{Division, Indivisible};
 use crate::multigrid::{COARSEST, Exchange, Multigrid, halves, whole};
-use crate::problem::Problem;
+use crate::problem::{Instance, Problem};
 use crate::sweep::{Method, distance, psor, richardson_many};
 use crate::values::Values;
 use polyrail_p2p::wire::Wire;
@@ -15,6 +15,8 @@ use std::time::Duration;
 pub const POINTS: usize = 2047;
 /// Points in each direction of a grid of multigrid that each process solves whole, at most.
 const WHOLE: usize = 127;
+/// Time steps of a run, at most.
+pub const STEPS: u32 = 4096;
 /// Sweeps of an iteration, at most.
 pub const INNER: u32 = 1000;
 /// Time between two words of how far one is.
@@ -36,6 +38,13 @@ pub struct Task {
     pub slabs: bool,
     /// How often that is done between two exchanges.
     pub inner: u32,
+    /// How many time steps, where the problem has one.
+    #[serde(default = "one")]
+    pub steps: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// How far a process is.
@@ -97,6 +106,11 @@ impl Task {
         if !(1..=POINTS).contains(&task.problem.n) || !(1..=INNER).contains(&task.inner) {
             return Err(Error::Task(format!("{} points, {} sweeps", task.problem.n, task.inner)));
         }
+        let is_step = |dt: f64| dt > 0.0 && task.problem.mass().is_normal();
+        let fits = task.problem.dt.map_or(task.steps == 1, is_step);
+        if !fits || !(1..=STEPS).contains(&task.steps) {
+            return Err(Error::Task(format!("{} time steps of {:?}", task.steps, task.problem.dt)));
+        }
         Ok(task)
     }
 
@@ -106,6 +120,12 @@ impl Task {
     /// It cannot; what can.
     pub fn check(&self, scheme: Scheme, division: &Division) -> Result<(), Error> {
         let no = |why: String| Err(Error::Method(why));
+        if self.problem.instance == Instance::D && self.problem.dt.is_none() {
+            return no("problem d is of how something cools down: it needs time steps".into());
+        }
+        if self.method == Method::Multigrid && self.problem.dt.is_some() {
+            return no("multigrid has no time steps yet: richardson or psor, which take few sweeps where a step is short".into());
+        }
         if self.method != Method::Multigrid {
             return Ok(());
         }
@@ -164,6 +184,10 @@ pub struct Outcome {
     pub progress: Progress,
     /// Its parts, and the values of their points, as judged.
     pub parts: Vec<(u32, Vec<f64>)>,
+    /// The norms of all time steps, the verdict's the last.
+    pub norms: Vec<f64>,
+    /// By part, what the last time step's points were loaded with; empty where there is none.
+    pub loads: Vec<Vec<f64>>,
 }
 
 /// A process's share of a run.
@@ -175,6 +199,8 @@ pub struct Share {
     parts: Vec<Part>,
     /// The coarser grids of the parts, where the method has some; made when they are needed.
     multigrid: Option<Multigrid>,
+    /// Of the time steps that are over.
+    norms: Vec<f64>,
     begin: Duration,
     told: Option<Duration>,
     progress: Progress,
@@ -194,6 +220,7 @@ impl Share {
         Ok(Self {
             whole: job.scheme == Scheme::Synchronous && task.inner == 1 && task.method == Method::Psor,
             multigrid: None,
+            norms: Vec::new(),
             task,
             division,
             parts,
@@ -203,11 +230,23 @@ impl Share {
         })
     }
 
-    /// Computes until all stop (none: this member held nothing then). Where members are lost or join it goes on, from a state that all have.
+    /// Computes until all stop (none: this member held nothing then), all time steps. Where members are lost or join it goes on, from a state that all have.
     ///
     /// # Errors
     /// A member is gone that may not be; the others have gone on without this one.
     pub fn compute<W: Wire>(&mut self, peers: &mut Peers<W>) -> Result<Option<Outcome>, Error> {
+        self.compute_each(peers, |_, _| {})
+    }
+
+    /// The same, and each time step, by its number, is given what this member's parts have come to.
+    ///
+    /// # Errors
+    /// As [`Share::compute`].
+    pub fn compute_each<W: Wire>(
+        &mut self,
+        peers: &mut Peers<W>,
+        mut each: impl FnMut(usize, &Outcome),
+    ) -> Result<Option<Outcome>, Error> {
         loop {
             if self.parts.is_empty() && is_over(peers)? {
                 return Ok(None);
@@ -220,10 +259,30 @@ impl Share {
                 done => done?,
             };
             if let Some(verdict) = verdict {
-                let values = |part: &Part| (part.number, part.block.inner(&part.kept).collect());
-                let parts = self.parts.iter().map(values).collect();
-                return Ok(Some(Outcome { verdict, progress: self.progress, parts }));
+                self.norms.push(verdict.norm);
+                let outcome = self.outcome(verdict);
+                each(self.norms.len() - 1, &outcome);
+                if self.norms.len() >= self.task.steps as usize {
+                    return Ok(Some(outcome));
+                }
+                peers.next_stage()?;
+                self.parts.iter_mut().for_each(|part| part.block.begin_step(&part.kept));
             }
+        }
+    }
+
+    fn outcome(&self, verdict: Verdict) -> Outcome {
+        let values = |part: &Part| (part.number, part.block.inner(&part.kept).collect());
+        let loads = |part: &Part| match part.block.loads.is_empty() {
+            true => Vec::new(),
+            false => part.block.inner(&part.block.loads).collect(),
+        };
+        Outcome {
+            verdict,
+            progress: self.progress,
+            parts: self.parts.iter().map(values).collect(),
+            norms: self.norms.clone(),
+            loads: self.parts.iter().map(loads).collect(),
         }
     }
 
@@ -239,6 +298,8 @@ impl Share {
             }
         };
         self.progress.changes += 1;
+        // who has handed in, and goes on, stops anew: only runs of one stage have changes
+        self.norms.clear();
         self.multigrid = None;
         self.parts.retain(|part| !change.lost.contains(&part.number));
         for (number, state) in change.set {

@@ -51,7 +51,7 @@ mod tests {
     use crate::problem::{Instance, Problem};
 
     fn whole(instance: Instance, n: usize) -> (Problem, Block) {
-        let problem = Problem { instance, n };
+        let problem = Problem { instance, n, dt: None };
         (problem, Block::new(&problem, [1..n + 1, 1..n + 1, 1..n + 1]))
     }
 

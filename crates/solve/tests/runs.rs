@@ -25,7 +25,7 @@ fn settings(site: u32, weight: u16) -> Settings {
 fn solve(case: Case) -> Solution {
     let founding = Founding::new(settings(0, 0)).expect("an endpoint");
     let address = founding.address();
-    let tolerance = tolerance(&case.task.problem, case.bound).expect("it can be reached");
+    let tolerance = tolerance(&case.task.problem, case.bound, case.task.steps).expect("it can be reached");
     let job = Job {
         parts: case.parts,
         scheme: case.scheme,
@@ -48,8 +48,8 @@ fn solve(case: Case) -> Solution {
 }
 
 fn case(scheme: Scheme, members: usize) -> Case {
-    let problem = Problem { instance: Instance::A, n: 19 };
-    let task = Task { problem, method: Method::Richardson, slabs: false, inner: 1 };
+    let problem = Problem { instance: Instance::A, n: 19, dt: None };
+    let task = Task { problem, method: Method::Richardson, slabs: false, inner: 1, steps: 1 };
     Case { task, scheme, members, parts: members as u32, bound: 1e-4 }
 }
 
@@ -114,7 +114,13 @@ fn multigrid_is_the_answer_of_one_alone_and_takes_few_cycles() {
         (Instance::A, 39, true),
     ] {
         let mut case = case(Scheme::Synchronous, 1);
-        case.task = Task { problem: Problem { instance, n }, method: Method::Multigrid, slabs, inner: 1 };
+        case.task = Task {
+            problem: Problem { instance, n, dt: None },
+            method: Method::Multigrid,
+            slabs,
+            inner: 1,
+            steps: 1,
+        };
         case.bound = 1e-6;
         let alone = solve(case);
         holds(case, &alone);
@@ -132,10 +138,11 @@ fn multigrid_is_the_answer_of_one_alone_and_takes_few_cycles() {
 #[test]
 fn multigrid_is_refused_where_it_cannot_be() {
     let task = |n, inner| Task {
-        problem: Problem { instance: Instance::A, n },
+        problem: Problem { instance: Instance::A, n, dt: None },
         method: Method::Multigrid,
         slabs: false,
         inner,
+        steps: 1,
     };
     for (task, scheme, told) in [
         (task(63, 1), Scheme::Asynchronous, "in step"),
@@ -160,8 +167,84 @@ fn the_other_instances_are_solved_too() {
     for instance in [Instance::B, Instance::C] {
         for scheme in [Scheme::Synchronous, Scheme::Asynchronous] {
             let mut case = case(scheme, 3);
-            case.task.problem = Problem { instance, n: 11 };
+            case.task.problem = Problem { instance, n: 11, dt: None };
             holds(case, &solve(case));
         }
+    }
+}
+
+/// Each time step's solution, as near as numbers allow; the last one.
+fn after(problem: &Problem, steps: u32) -> Block {
+    let cube = 1..problem.n + 1;
+    let mut block = Block::new(problem, [cube.clone(), cube.clone(), cube]);
+    for step in 0..steps {
+        if step > 0 {
+            let before = block.u.clone();
+            block.begin_step(&before);
+        }
+        for _ in 0..2000 {
+            if psor(&mut block, 1.0, 0..2) < 1e-16 {
+                break;
+            }
+        }
+    }
+    block
+}
+
+#[test]
+fn time_steps_follow_each_other_by_every_scheme() {
+    for (instance, dt, steps) in [(Instance::A, 1e-2, 5), (Instance::B, 1e-3, 7), (Instance::D, 1e-2, 4)] {
+        let problem = Problem { instance, n: 11, dt: Some(dt) };
+        let reference = after(&problem, steps);
+        for scheme in [Scheme::Synchronous, Scheme::Asynchronous, Scheme::Bounded(3), Scheme::Hybrid] {
+            for (method, members, parts) in
+                [(Method::Richardson, 1, 1), (Method::Psor, 2, 2), (Method::Richardson, 4, 8)]
+            {
+                let task = Task { problem, method, slabs: false, inner: 1, steps };
+                let case = Case { task, scheme, members, parts, bound: 1e-6 };
+                let solution = solve(case);
+                let what = format!("{instance:?} {scheme:?} {method:?} {members}");
+                let pairs = solution.whole.u.iter().zip(&reference.u);
+                let off = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+                assert_eq!(solution.steps.len(), steps as usize, "{what}");
+                let bounds: Vec<f64> = solution.steps.iter().map(|step| step.bound).collect();
+                assert!(bounds.iter().all(|bound| *bound <= case.bound), "{what}: {bounds:?}");
+                assert!(off <= solution.certificate.bound + 1e-12, "{what}: {off} {bounds:?}");
+                assert_eq!(solution.error.is_some(), instance == Instance::D, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn time_steps_in_step_have_the_bits_of_one_alone() {
+    let problem = Problem { instance: Instance::B, n: 12, dt: Some(2e-3) };
+    let task = Task { problem, method: Method::Richardson, slabs: false, inner: 1, steps: 6 };
+    let case = Case { task, scheme: Scheme::Synchronous, members: 1, parts: 1, bound: 1e-5 };
+    let alone = solve(case);
+    for (members, parts) in [(2, 2), (3, 12)] {
+        let together = solve(Case { members, parts, ..case });
+        assert!(together.whole.u == alone.whole.u, "{members} {parts}");
+        assert_eq!(together.steps, alone.steps);
+    }
+}
+
+#[test]
+fn time_steps_are_refused_where_they_cannot_be() {
+    let problem = Problem { instance: Instance::D, n: 15, dt: None };
+    let task = Task { problem, method: Method::Richardson, slabs: false, inner: 1, steps: 1 };
+    let division = task.divide(2).expect("it can be divided");
+    let why = task.check(Scheme::Synchronous, &division).expect_err("no time").to_string();
+    assert!(why.contains("needs time steps"), "{why}");
+    let timed = Task { problem: Problem { dt: Some(0.1), ..problem }, ..task };
+    assert!(timed.check(Scheme::Asynchronous, &division).is_ok());
+    let multigrid = Task { method: Method::Multigrid, ..timed };
+    let why = multigrid.check(Scheme::Synchronous, &division).expect_err("multigrid").to_string();
+    assert!(why.contains("no time steps yet"), "{why}");
+    for (dt, steps) in
+        [(None, 2), (Some(0.0), 1), (Some(-1.0), 1), (Some(1e-320), 1), (Some(0.1), 0), (Some(0.1), 5000)]
+    {
+        let task = Task { problem: Problem { dt, ..problem }, steps, ..task };
+        assert!(Task::parse(&task.to_bytes()).is_err(), "{dt:?} {steps}");
     }
 }

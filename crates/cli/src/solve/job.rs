@@ -16,7 +16,7 @@ use polyrail_solve::sweep::Method;
 
 use super::started::{Host, Started, hosts_of};
 use super::told::{Told, summary};
-use super::{EVERY, Error, Obstacle, Plan, checked, picture, planned, settings};
+use super::{EVERY, Error, Obstacle, Plan, checked, every, picture, planned, settings};
 use crate::output::{self, tell};
 use crate::signals;
 
@@ -63,13 +63,14 @@ pub fn main(args: &Obstacle, launched: &mut Option<Launched>) -> Result<(), Erro
     let problem = task.problem;
     // a cycle is much, and few are needed
     let is_multigrid = task.method == Method::Multigrid;
-    let (every, sweeps) = if is_multigrid { (1, CYCLE) } else { (EVERY, 1.0) };
-    let keep = args.keep.unwrap_or_else(|| {
+    let (judged, sweeps) = if is_multigrid { (1, CYCLE) } else { (every(&task), 1.0) };
+    let usual_keep = || {
         let points = (args.points as f64).powi(3) / peers as f64 * f64::from(task.inner);
         ((AGAIN / (points * SWEEP * sweeps)) as u64).max(if is_multigrid { CYCLES_KEPT } else { EVERY })
-    });
+    };
+    let keep = args.keep.unwrap_or_else(|| if args.steps.is_some() { 0 } else { usual_keep() });
     let others_join = args.wait_for > 0 || args.open || by_launcher > 1;
-    let job = Job { parts, scheme: args.scheme, tolerance, every, keep, task: task.to_bytes() };
+    let job = Job { parts, scheme: args.scheme, tolerance, every: judged, keep, task: task.to_bytes() };
     // files that cannot be written are told of before anything is computed
     if let Some(directory) = &args.output {
         fs::create_dir_all(directory)

@@ -36,8 +36,17 @@ use started::{Host, Started};
 /// Where processes that the command starts find the run's address: it is the key to the run, and a command's words can be read by all.
 const JOIN: &str = "POLYRAIL_SOLVE_JOIN";
 
-/// Iterations between two that are judged, where all are in step.
+/// Iterations between two that are judged, where all are in step, at most.
 const EVERY: u64 = 16;
+
+/// The same of a task: fewer where a short time step leaves little of an error in each.
+fn every(task: &run::Task) -> u64 {
+    if task.problem.dt.is_none() {
+        return EVERY;
+    }
+    let left = (6.0 / (6.0 + task.problem.mass())).powi(task.inner as i32);
+    ((-0.5 / left.ln()) as u64).clamp(1, EVERY)
+}
 
 /// Solves a problem on several processes that exchange what they have of their edges, in step or not.
 #[derive(clap::Args)]
@@ -64,12 +73,18 @@ struct Obstacle {
     /// Points between two faces of the cube, in each direction
     #[arg(long = "n", value_name = "POINTS", default_value_t = 63)]
     points: usize,
-    /// Which data: a, a ball whose solution is known; b, a floor; c, no obstacle
+    /// Which data: a, a ball whose solution is known; b, a floor; c, no obstacle; d, with --steps, what cools down as is known
     #[arg(long, value_parser = instance, default_value = "a")]
     instance: Instance,
     /// Who waits for whom: sync, async, hybrid (in step within a site), or bounded:N (values at most N iterations old)
     #[arg(long, value_parser = scheme, default_value = "sync")]
     scheme: Scheme,
+    /// How it changes in time: so many time steps by implicit Euler, each solved before the next begins, and out of step only within one
+    #[arg(long, value_name = "STEPS", requires = "dt")]
+    steps: Option<u32>,
+    /// The time step
+    #[arg(long, value_name = "TIME", requires = "steps", allow_negative_numbers = true)]
+    dt: Option<f64>,
     /// Processes that are started here [default: as many as processors, at most 8; none with --hosts or --wait-for; 1 with --join]
     #[arg(short = 'n', long = "peers", value_name = "PEERS")]
     peers: Option<usize>,
@@ -156,7 +171,8 @@ fn instance(text: &str) -> Result<Instance, String> {
         "a" => Ok(Instance::A),
         "b" => Ok(Instance::B),
         "c" => Ok(Instance::C),
-        _ => Err("there are a, b and c".into()),
+        "d" => Ok(Instance::D),
+        _ => Err("there are a, b, c and d".into()),
     }
 }
 
@@ -280,16 +296,17 @@ struct Plan {
 
 /// The plan for so many peers.
 fn planned(args: &Obstacle, peers: usize) -> Result<Plan, Error> {
-    let problem = Problem { instance: args.instance, n: args.points };
+    let problem = Problem { instance: args.instance, n: args.points, dt: args.dt };
+    let steps = args.steps.unwrap_or(1);
     let bound = args.bound.unwrap_or_else(|| certify::usual(&problem));
-    let tolerance = certify::tolerance(&problem, bound).ok_or_else(|| {
+    let tolerance = certify::tolerance(&problem, bound, steps).ok_or_else(|| {
         let least = certify::certificate(&problem, 0.0).bound;
         Error::Use(format!(
             "--bound {bound} is not possible: roundings alone are {least:.1e} on so many points"
         ))
     })?;
     let parts = args.parts.unwrap_or(peers as u32);
-    let task = run::Task { problem, method: args.method.into(), slabs: args.slabs, inner: args.inner };
+    let task = run::Task { problem, method: args.method.into(), slabs: args.slabs, inner: args.inner, steps };
     if (parts as usize) < peers {
         return Err(Error::Use(format!("--parts {parts} is less than the {peers} processes")));
     }
@@ -304,6 +321,19 @@ fn checked(args: &Obstacle) -> Result<(), Error> {
     if !(1..=run::INNER).contains(&args.inner) {
         let (inner, most) = (args.inner, run::INNER);
         return Err(Error::Use(format!("--inner {inner} is not possible: 1 to {most} sweeps")));
+    }
+    if let Some(steps) = args.steps.filter(|steps| !(1..=run::STEPS).contains(steps)) {
+        let most = run::STEPS;
+        return Err(Error::Use(format!("--steps {steps} is not possible: 1 to {most} time steps")));
+    }
+    // a square of the points' distance that is so much less or more than it is 0, or infinite
+    if let Some(dt) = args.dt.filter(|dt| !(1e-12..=1e12).contains(dt)) {
+        return Err(Error::Use(format!("--dt {dt} is not possible: 1e-12 to 1e12")));
+    }
+    if args.steps.is_some() && args.keep.is_some_and(|keep| keep > 0) {
+        return Err(Error::Use(
+            "--keep with --steps is not possible yet: a process that is lost ends a run of time steps".into(),
+        ));
     }
     Ok(())
 }

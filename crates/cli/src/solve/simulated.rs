@@ -7,12 +7,12 @@ use std::time::Duration;
 use polyrail_p2p::view::MEMBERS;
 use polyrail_p2p::{Job, Peers, Scheme};
 use polyrail_simulate::{Line, Model, Simulated, run};
-use polyrail_solve::certify::{Certificate, certificate};
+use polyrail_solve::certify::{Certificate, certificate, trajectory};
 use polyrail_solve::run::{self as solve, POINTS, Progress, Share, Task};
 use polyrail_solve::sweep::Method;
 use serde::Serialize;
 
-use super::{EVERY, Error, Obstacle, Plan, checked, planned, told};
+use super::{Error, Obstacle, Plan, checked, every, planned, told};
 use crate::output;
 
 /// The slowest line, in bytes per second, the slowest host, and the longest way: what is slower takes more time than is counted.
@@ -174,7 +174,7 @@ pub fn main(args: &Obstacle, network: &Network) -> Result<(), Error> {
     }
     let scale = (stands_for + 1) as f64 / (args.points + 1) as f64;
     let one = |network: &Network, peers: usize, parts: u32, scheme: Scheme| {
-        let job = Job { parts, scheme, tolerance, every: EVERY, keep: 0, task: task.to_bytes() };
+        let job = Job { parts, scheme, tolerance, every: every(&task), keep: 0, task: task.to_bytes() };
         let ended = run(&network.model(peers, scale), &job, |peers| share(peers?))
             .map_err(|why| Error::Use(why.to_string()))?;
         ended.into_iter().map(|(when, ended)| Ok((when, ended?))).collect::<Result<Vec<_>, Error>>()
@@ -195,7 +195,10 @@ pub fn main(args: &Obstacle, network: &Network) -> Result<(), Error> {
         stands_for,
         peers,
         wanted: bound,
-        certificate: certificate(&problem, ended.iter().map(|(_, ended)| ended.norm).fold(0.0, f64::max)),
+        certificate: match problem.dt {
+            Some(_) => *trajectory(&problem, &ended[0].1.norms).last().expect("a step at least"),
+            None => certificate(&problem, ended[0].1.norms[0]),
+        },
         seconds,
         alone: last(&alone),
         efficiency: last(&alone) / seconds / peers as f64,
@@ -213,7 +216,8 @@ pub fn main(args: &Obstacle, network: &Network) -> Result<(), Error> {
 
 struct Ended {
     progress: Progress,
-    norm: f64,
+    /// Of all time steps: the same of all.
+    norms: Vec<f64>,
 }
 
 fn share(mut peers: Peers<Simulated>) -> Result<Ended, solve::Error> {
@@ -222,7 +226,7 @@ fn share(mut peers: Peers<Simulated>) -> Result<Ended, solve::Error> {
     peers.leave(Duration::from_secs(1));
     // each holds a part, and so each has an outcome
     outcome
-        .map(|outcome| Ended { progress: outcome.progress, norm: outcome.verdict.norm })
+        .map(|outcome| Ended { progress: outcome.progress, norms: outcome.norms })
         .ok_or(solve::Error::Alone)
 }
 
@@ -246,12 +250,7 @@ fn summary(told: &Told) -> String {
         told.iterations_alone,
         told.waited * 100.0
     );
-    let _ = writeln!(
-        text,
-        "proven: each value is within {:.2e} of the solution of the difference equations (asked for: {:.2e})",
-        told.certificate.bound, told.wanted
-    );
-    text
+    text + &told::proven(&told.task, told.certificate.bound, told.wanted)
 }
 
 #[cfg(test)]

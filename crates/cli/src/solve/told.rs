@@ -25,7 +25,10 @@ pub struct Told {
     wanted: f64,
     /// The proof: each value is within its bound of the solution of the difference equations.
     certificate: Certificate,
-    /// The same, computed anew of the whole solution.
+    /// Those of all time steps, one after the other, where there are some: the bounds are of all steps until then.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<Certificate>,
+    /// The same, computed anew of the whole solution; of the last time step alone, where there are some.
     certificate_of_the_whole: Certificate,
     /// The largest difference from the solution between the points, where that is known.
     error: Option<f64>,
@@ -52,6 +55,7 @@ impl Told {
             parts,
             wanted,
             certificate: solution.certificate,
+            steps: if solution.task.problem.dt.is_some() { solution.steps.clone() } else { Vec::new() },
             certificate_of_the_whole: solution.again,
             error: solution.error,
             seconds,
@@ -70,6 +74,15 @@ pub fn scheme_name(scheme: Scheme) -> String {
     }
 }
 
+/// What is proven, where this was asked for.
+pub fn proven(task: &Task, bound: f64, wanted: f64) -> String {
+    let of = match task.problem.dt {
+        Some(_) => "what the difference equations have there after these steps",
+        None => "the solution of the difference equations",
+    };
+    format!("proven: each value is within {bound:.2e} of {of} (asked for: {wanted:.2e})\n")
+}
+
 /// What is solved, and how.
 pub fn heading(task: &Task, scheme: &str) -> String {
     let n = task.problem.n;
@@ -78,7 +91,13 @@ pub fn heading(task: &Task, scheme: &str) -> String {
         Method::Psor => "projected over-relaxation",
         Method::Multigrid => "projected multigrid",
     };
-    format!("obstacle problem {:?}, {n} x {n} x {n} points: {method}, {scheme}", task.problem.instance)
+    let time = match task.problem.dt {
+        Some(dt) => {
+            format!(", {} of {dt} by implicit Euler", counted(task.steps as usize, "time step", "time steps"))
+        }
+        None => String::new(),
+    };
+    format!("obstacle problem {:?}, {n} x {n} x {n} points{time}: {method}, {scheme}", task.problem.instance)
 }
 
 /// The same for people.
@@ -101,12 +120,7 @@ pub fn summary(told: &Told, files: Option<&Path>) -> String {
     });
     let head = ["PEER", "ITERATIONS", "SECONDS", "WAITED", "CHANGES"].map(String::from).to_vec();
     text += &table::aligned(std::iter::once(head).chain(rows));
-    let bound = told.certificate.bound;
-    let _ = writeln!(
-        text,
-        "proven: each value is within {bound:.2e} of the solution of the difference equations (asked for: {:.2e})",
-        told.wanted
-    );
+    text += &proven(&told.task, told.certificate.bound, told.wanted);
     if let Some(error) = told.error {
         let _ = writeln!(
             text,

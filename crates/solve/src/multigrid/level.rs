@@ -39,6 +39,8 @@ impl Level {
             v: Values::default(),
             phi: Values::default(),
             load: 0.0,
+            loads: Values::default(),
+            mass: 0.0,
         };
         Self { block, load: Values::default(), change: Values::default() }
     }
