@@ -176,6 +176,7 @@ def wireguard(stack: ExitStack, places: tuple[Place, Place]) -> tuple[str, list[
                 raise Failed("wireguard-go does not start")
             time.sleep(0.05)
         with socket.socket(socket.AF_UNIX) as talk:
+            talk.settimeout(10)
             talk.connect(str(door))
             lines = ["set=1", f"private_key={keys[n][0]}", "listen_port=51820", f"public_key={keys[1 - n][1]}", f"endpoint=10.77.0.{2 - n}:51820", "allowed_ip=10.66.0.0/24"]
             talk.sendall("".join(f"{line}\n" for line in [*lines, ""]).encode())
