@@ -314,6 +314,33 @@ fn who_looks_in_does_not_sleep() {
     assert!(looking_in * 10 < asleep, "{looking_in} and {asleep}");
 }
 
+/// Who works between his reads is not put to sleep, and who only reads is; several reads after one another make no difference.
+#[test]
+fn who_works_between_reads_does_not_sleep() {
+    const READS: u32 = 3;
+    let Some(host) = host() else { return };
+    if !is_sleeping("waiting::who_works_between_reads_does_not_sleep") {
+        return;
+    }
+    let node = Node::new(host, Want::default());
+    let slept = |rounds: u32, work: Duration| {
+        let before = sleeps();
+        for _ in 0..rounds {
+            (0..READS).for_each(|_| assert_eq!(node.read().err(), Some(FI_EAGAIN)));
+            let start = Instant::now();
+            while start.elapsed() < work {}
+        }
+        sleeps() - before
+    };
+    for _ in 0..2 {
+        let asleep = slept(500, Duration::ZERO);
+        assert!(asleep > 20, "{asleep}");
+        // before it is known what he does now, he may sleep some times, and find himself without a processor meanwhile
+        let working = slept(5000, Duration::from_micros(20));
+        assert!(working < 20, "{working}");
+    }
+}
+
 /// Messages that come just when a reader is about to sleep: in a process of its own, as only its environment says so.
 #[test]
 fn readers_that_sleep_miss_nothing() {

@@ -5,6 +5,9 @@
 //! where there are more ranks than cores, since nothing can be done between his giving way and what it costs. Who gave way, and who computed,
 //! the kernel knows ([`Clock::delay`]).
 //!
+//! Who computes between two rounds in vain (`MPI_Test` in a loop with other work) does not wait: nothing is taken from him. From who waits he
+//! differs by the time that passes between them.
+//!
 //! Sleeping ends with the first message, and after some milliseconds at the latest. It is asked for (`POLYRAIL_SLEEP_AFTER`)
 //! where all of a program's messages come this way, as `polyrail run` arranges it: nobody else could wake the sleeper.
 
@@ -12,6 +15,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use super::between::Between;
 use super::clock::{Clock, Delay, Machine};
 
 /// Empty rounds before the processor is given away.
@@ -23,21 +27,24 @@ const LOOK: u64 = 8;
 /// Times that the processor was given away, after which it is time to see whether peers live: each may have taken many milliseconds
 /// where the processor is wanted by others, so that the rail's own count of empty rounds says little.
 const YIELDS: u32 = 32;
-/// Empty rounds after which who waits for the rest of something long sleeps, and how long at most.
-const SPIN_IN_BULK: u64 = 8;
+/// Empty rounds after which who waits for the rest of something long is about to sleep, and how long at most.
+const SPIN_IN_BULK: u64 = 4;
 const NAP_IN_BULK: Duration = Duration::from_millis(1);
 /// Longest sleep: at first, and after others in vain. A program that waits for something else as well is not kept from it for
 /// long.
 const NAP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(10));
-/// A pause between two rounds after which the caller is not polling, but computing and looking in now and then.
+/// A pause between two rounds after which the caller may have been without a processor.
 const PAUSE: Duration = Duration::from_micros(50);
 /// Who gave the processor away for so long gave it to somebody who computes: one that polls gives it back sooner.
 const CROWDED: Duration = Duration::from_millis(1);
 /// Empty rounds until it is found out again whether it is crowded, and as how many of them a sleep counts.
 const CROWDED_FOR: u32 = 32_000;
 const SLEEP_COUNTS: u32 = 16;
-/// Sleeps for which a caller is thought to give way himself.
+/// Times after one another that a caller waited for a processor between two rounds, after which he is thought to give way himself, and not to
+/// have been without it by chance; for so many sleeps, as many of which each counts that was in vain and that he came back from soon.
+const GIVES_WAY_AFTER: u32 = 2;
 const GIVES_WAY_FOR: u32 = 100;
+const IN_VAIN: u32 = 50;
 
 /// How many wait for something else than messages, and only look in here.
 static LOOKING_IN: AtomicU32 = AtomicU32::new(0);
@@ -144,9 +151,15 @@ pub struct Idle<C = Machine> {
     /// Rounds for which it still counts as crowded, and sleeps for which the caller is thought to give way after each round.
     crowded: u32,
     gives_way: u32,
+    /// How often he has just waited for a processor, and whether the last round slept.
+    waits: u32,
+    slept: bool,
+    between: Between,
     /// When it was last looked at the clock, and how long this thread had waited for a processor at an earlier such moment.
     looked: Option<Instant>,
     delayed: Option<(Instant, Delay)>,
+    /// What was found out then.
+    waited: (Duration, Duration),
     /// It slept for the rest of something long, which says nothing of others.
     in_bulk: bool,
 }
@@ -191,8 +204,28 @@ impl<C: Clock + Default> Idle<C> {
     /// A round was empty, and the rest of something long is waited for: it takes its time, and whoever it comes from does not wait for
     /// this process.
     pub fn nap_in_bulk(&mut self) -> Rest {
+        self.rounds += 1;
+        self.time(self.clock.now());
+        if self.between.works() != Some(false) {
+            return Rest::Spin;
+        }
         self.in_bulk = true;
         Rest::Sleep(NAP_IN_BULK)
+    }
+
+    /// Times a round in vain. Where it is crowded: for how long the caller was away, and whether he waited for a processor, which he had given
+    /// away, or which was taken from him.
+    fn time(&mut self, now: Instant) -> (Duration, bool) {
+        let (mut gap, mut waited) = (Duration::ZERO, false);
+        if self.crowded > 0 {
+            gap = self.between.gap(now, self.began).unwrap_or_default();
+            if gap >= PAUSE {
+                let (since, delay) = self.delay(now);
+                waited = delay.saturating_sub(since.saturating_sub(gap)) >= gap / 2;
+            }
+        }
+        self.between.round(now, self.rounds, self.began, !waited);
+        (gap, waited)
     }
 
     /// A round was empty, and nothing is done. False, and nothing is counted: [`Idle::rest`] knows.
@@ -215,19 +248,25 @@ impl<C: Clock + Default> Idle<C> {
             return if empty < SPIN { Rest::Spin } else { Rest::Yield };
         };
         let now = self.clock.now();
+        let in_vain = std::mem::take(&mut self.slept);
         if self.crowded == 0 {
             self.look(now);
         }
         if self.crowded > 0 {
-            return self.rest_crowded(empty, now);
+            return self.rest_crowded(empty, now, in_vain);
         }
-        self.next = self.rounds + (SPIN - 1).saturating_sub(empty).min(LOOK);
-        if empty < SPIN {
-            return Rest::Spin;
+        if empty < SPIN || self.between.works() != Some(false) {
+            // not right after a message: who waits finds most in their first rounds
+            if empty > SPIN / 2 {
+                self.time(now);
+            }
+            if empty < SPIN || self.between.works() == Some(true) {
+                let left = if empty < SPIN { SPIN - 1 - empty } else { LOOK };
+                (self.next, self.since, self.naps) = (self.rounds + left.min(LOOK), None, 0);
+                return Rest::Spin;
+            }
         }
-        if empty == SPIN {
-            (self.since, self.naps) = (None, 0);
-        }
+        self.next = self.rounds;
         let first = match self.since {
             Some((first, last)) if now - last < PAUSE => first,
             _ => {
@@ -239,48 +278,51 @@ impl<C: Clock + Default> Idle<C> {
         if now - first < sleep_after {
             return Rest::Yield;
         }
-        self.sleep()
+        if self.between.works().is_none() { Rest::Spin } else { self.sleep() }
     }
 
-    /// [`Idle::rest`] where it is crowded.
-    fn rest_crowded(&mut self, empty: u64, now: Instant) -> Rest {
+    /// [`Idle::rest`] where it is crowded, after a sleep in vain or not.
+    fn rest_crowded(&mut self, empty: u64, now: Instant, in_vain: bool) -> Rest {
+        let (gap, waited) = self.time(now);
         self.next = self.rounds;
         self.crowded -= 1;
-        let Some((first, last)) = self.since.filter(|_| empty > 1) else {
+        if empty <= 1 || self.since.is_none() {
             (self.since, self.naps) = (Some((now, now)), 0);
             return if self.gives_way > 0 { self.sleep() } else { Rest::Spin };
-        };
-        let gap = now - last;
-        self.since = Some((first, now));
-        if gap >= PAUSE {
-            self.since = Some((now, now));
-            // it computed, or it waited for a processor that it had given away, or that was taken from it
-            let (since, delay) = self.delay(now);
-            if delay.saturating_sub(since.saturating_sub(gap)) < gap / 2 {
-                self.gives_way = 0;
-                return if empty <= SPIN_CROWDED { Rest::Spin } else { Rest::Yield };
-            }
-            self.gives_way = GIVES_WAY_FOR;
-        } else if empty <= SPIN_CROWDED && self.gives_way == 0 {
+        }
+        self.waits = if waited { self.waits + 1 } else { 0 };
+        let works = self.between.works();
+        if works == Some(true) || !waited && gap >= PAUSE {
+            self.gives_way = 0;
             return Rest::Spin;
         }
-        self.sleep()
+        if self.waits >= GIVES_WAY_AFTER {
+            self.gives_way = GIVES_WAY_FOR;
+        } else if !waited && in_vain {
+            self.gives_way = self.gives_way.saturating_sub(IN_VAIN);
+        }
+        let long = empty > SPIN_CROWDED && works == Some(false);
+        if long || self.gives_way > 0 { self.sleep() } else { Rest::Spin }
     }
 
     fn sleep(&mut self) -> Rest {
         self.crowded = self.crowded.saturating_sub(SLEEP_COUNTS);
         self.gives_way = self.gives_way.saturating_sub(1);
-        self.naps += 1;
+        (self.naps, self.slept) = (self.naps + 1, true);
         // nobody is kept from anything by this who would else give the processor away for as long
         Rest::Sleep(if self.gives_way > 0 { NAP.1 } else { (NAP.0 * self.naps).min(NAP.1) })
     }
 
     /// Since when it was asked last, and for how much of that time this thread has waited for a processor.
     fn delay(&mut self, now: Instant) -> (Duration, Duration) {
+        if self.delayed.is_some_and(|(at, _)| at == now) {
+            return self.waited;
+        }
         let Some(delay) = self.clock.delay() else { return Default::default() };
         let before = self.delayed.replace((now, delay)).filter(|(_, before)| before.thread == delay.thread);
         let (at, before) = before.unwrap_or((now, delay));
-        (now - at, delay.time.saturating_sub(before.time))
+        self.waited = (now - at, delay.time.saturating_sub(before.time));
+        self.waited
     }
 
     /// Whether this thread waits for a processor for long between its rounds: then it is crowded.
@@ -299,11 +341,15 @@ impl<C: Clock + Default> Idle<C> {
     /// After the processor was given away, or a sleep. True now and then: time may have passed in which peers died unseen, and
     /// [`Worker::look_around`](super::Worker::look_around) is due.
     pub fn resumed(&mut self) -> bool {
-        if std::mem::take(&mut self.in_bulk) {
+        let in_bulk = std::mem::take(&mut self.in_bulk);
+        if in_bulk {
             self.since = None;
         }
+        let now = self.clock.now();
+        if in_bulk || self.slept {
+            self.between.slept(now);
+        }
         if let Some((_, last)) = &mut self.since {
-            let now = self.clock.now();
             let gave_long = self.naps == 0 && now - *last >= CROWDED;
             *last = now;
             if gave_long {
@@ -324,6 +370,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use crate::worker::between::{OTHERWISE, WINDOW};
 
     /// Time passes where the test says so, a microsecond with each look.
     #[derive(Debug)]
@@ -372,12 +419,6 @@ mod tests {
             assert!(matches!(idle.rest(), Rest::Sleep(_)));
             idle.busy();
         }
-        // who computes between two rounds is not put to sleep
-        while idle.rest() != Rest::Yield {}
-        for _ in 0..100 {
-            idle.clock.pass(2 * PAUSE, Duration::ZERO);
-            assert_eq!(idle.rest(), Rest::Yield);
-        }
         let mut never = Idle::new(true, None);
         assert!((1..SPIN).all(|_| never.rest() == Rest::Spin));
         assert!((0..10 * SPIN).all(|_| never.rest() == Rest::Yield));
@@ -389,7 +430,8 @@ mod tests {
     fn naps_for_the_rest_of_something_long_and_learns_nothing_from_it() {
         let mut idle = Idle::new(true, Some(HOUR));
         assert!((0..SPIN_IN_BULK).all(|_| !idle.naps_in_bulk() && idle.rest() == Rest::Spin));
-        assert!(idle.naps_in_bulk());
+        let spun = (0..20).take_while(|_| idle.naps_in_bulk() && idle.nap_in_bulk() == Rest::Spin).count();
+        assert!(spun > 0 && spun <= WINDOW as usize, "{spun}");
         while idle.rest() != Rest::Yield {}
         assert_eq!(idle.nap_in_bulk(), Rest::Sleep(NAP_IN_BULK));
         idle.clock.pass(2 * CROWDED, 2 * CROWDED);
@@ -422,6 +464,61 @@ mod tests {
             (0..10_000).any(|_| waits(&mut idle) == 0),
             "some time later it is found out whether it still is"
         );
+    }
+
+    /// What is done by somebody who works for so long after each so many rounds in vain, and what after the first.
+    fn works(idle: &mut Idle, times: usize, work: Duration, rounds: usize) -> (Vec<Rest>, Vec<Rest>) {
+        idle.busy();
+        let mut all = Vec::new();
+        for _ in 0..times {
+            idle.clock.pass(work, Duration::ZERO);
+            all.extend((0..rounds).map(|_| idle.rest()));
+        }
+        let later = all.split_off(300);
+        (all, later)
+    }
+
+    #[test]
+    fn nothing_is_taken_from_who_works_between_rounds() {
+        let micros = Duration::from_micros;
+        for crowded in [0, CROWDED_FOR] {
+            for (work, rounds) in
+                [(micros(2), 1), (micros(10), 1), (micros(10), 3), (2 * PAUSE, 1), (micros(900), 4)]
+            {
+                let mut idle = Idle::new(true, Some(micros(100)));
+                idle.crowded = crowded;
+                let (first, later) = works(&mut idle, 2000, work, rounds);
+                let all = first.iter().chain(&later);
+                assert!(all.clone().all(|rest| *rest == Rest::Spin), "{crowded} {work:?} {rounds} {first:?}");
+                // nor as a processor is taken from him now and then
+                idle.clock.pass(4 * CROWDED, 4 * CROWDED);
+                let (_, later) = works(&mut idle, 2000, work, rounds);
+                assert!(later.iter().all(|rest| *rest == Rest::Spin), "{crowded} {work:?} {rounds}");
+                for _ in 0..100 {
+                    idle.clock.pass(4 * CROWDED, 4 * CROWDED);
+                    assert_eq!(idle.rest(), Rest::Spin, "{crowded} {work:?} {rounds}");
+                    for _ in 0..100 {
+                        idle.clock.pass(work, Duration::ZERO);
+                        assert_eq!(idle.rest(), Rest::Spin, "{crowded} {work:?} {rounds}");
+                    }
+                }
+                // from now on he waits
+                assert!(naps(&mut idle, 2000).len() > 50, "{crowded} {work:?} {rounds} {idle:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_taken_from_who_works_while_something_long_comes() {
+        let mut idle = Idle::new(true, Some(HOUR));
+        for _ in 0..100 {
+            idle.busy();
+            for round in 0..100 {
+                idle.clock.pass(OTHERWISE, Duration::ZERO);
+                let rest = if idle.naps_in_bulk() { idle.nap_in_bulk() } else { idle.rest() };
+                assert_eq!(rest, Rest::Spin, "{round}");
+            }
+        }
     }
 
     #[test]
@@ -461,8 +558,11 @@ mod tests {
         // he gives the processor away after each round in vain
         assert_eq!(yields(&mut idle, 4 * CROWDED), Some(Rest::Sleep(NAP.1)));
         idle.resumed();
-        idle.busy();
-        assert_eq!(naps(&mut idle, 10), [NAP.1; 10], "and does not get that far again");
+        for _ in 0..10 {
+            idle.busy();
+            assert_eq!(idle.rest(), Rest::Sleep(NAP.1), "and does not get that far again");
+        }
+        assert!(naps(&mut idle, SPIN_CROWDED).len() < 3, "nobody wants the processor any more");
         // he computes from now on
         let slept = (0..100).filter(|_| {
             idle.clock.pass(4 * CROWDED, Duration::ZERO);

@@ -6,8 +6,9 @@
 //!
 //! Files: `ops` what users ask and `outcome` what they hear; `state` what frames act on; `outbound` engine to rails; `direct` memory to memory; `inbound` rails to engine; `buffers` names to addresses; `connect`
 //! from what `crate::wireup` agreed with peers to links; `lanes` several of them to one peer; `events` what is told of all this, `top` to whom asks; `closing` the end of peers and of the endpoint, `forget` what is kept of those that went; `idle` what
-//! polling in vain does, `clock` how long it had to wait for a processor; `turns` which rails are looked at; `values` the asynchronous scheme.
+//! polling in vain does, `between` what the caller does meanwhile, `clock` how long it had to wait for a processor; `turns` which rails are looked at; `values` the asynchronous scheme.
 
+mod between;
 mod buffers;
 mod clock;
 mod closing;
