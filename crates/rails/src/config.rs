@@ -97,7 +97,7 @@ pub struct Config {
     pub composition: Option<Composition>,
     /// Give the processor away while polling in vain.
     pub yielding: bool,
-    /// Sleep after polling in vain for so long, until a message comes (a millisecond at most); none: never. Only for programs
+    /// Sleep after polling in vain for so long, until a message comes (for some milliseconds at most); none: never. Only for programs
     /// all of whose messages come this way.
     pub sleep_after: Option<Duration>,
     /// Providers take an endpoint at its word that wants all its operations complete only when the peer has them; else its messages to
@@ -214,7 +214,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("YIELD", "give the processor away while polling in vain: 1 or 0 (default 1)"),
     (
         "SLEEP_AFTER",
-        "microseconds of polling in vain after which to sleep until a message comes, or at once while the rest of a long one comes by a network (default: never)",
+        "microseconds of waiting in vain after which to sleep until a message comes, or soon while the rest of a long one comes by a network (default: never)",
     ),
     (
         "DELIVERY",

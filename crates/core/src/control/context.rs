@@ -1,7 +1,7 @@
 //! What a link's figures say of the path: what the rules need to know.
 
 use super::Time;
-use super::losses::Losses;
+use super::losses::{Look, Losses};
 use super::rules::{Context, LOSS};
 use crate::micro::{Scheme, Shared};
 
@@ -14,6 +14,7 @@ pub struct Watcher {
     looked: Time,
     /// What the channel had counted at the last look.
     seen: (u64, u64),
+    look: Look,
     losses: Losses,
     min_rtt: Time,
     /// When the composition changed last; none: it is the first.
@@ -28,13 +29,13 @@ impl Watcher {
 
     /// Of the next link by the same path: what was lost is known, and nothing else.
     pub fn again(&self) -> Self {
-        Self { losses: self.losses.settled(), ..Self::default() }
+        Self { losses: self.losses, ..Self::default() }
     }
 
     /// The path loses so much, as others found who know more.
     pub fn tell(&mut self, losses: &Losses) {
         if self.losses.counts().0 < losses.counts().0 {
-            self.losses = losses.settled();
+            self.losses = *losses;
         }
     }
 
@@ -57,7 +58,9 @@ impl Watcher {
         let (sent, lost) = (counted.0.saturating_sub(self.seen.0), counted.1.saturating_sub(self.seen.1));
         // a datagram that turns out not to have been lost is not lost again
         self.seen = (counted.0, counted.1.max(self.seen.1));
-        self.losses.add(now, (sent, lost), rtt.latest, self.min_rtt);
+        if let Some(counts) = self.look.add(now, (sent, lost), rtt.latest, self.min_rtt) {
+            self.losses.count(now, counts);
+        }
         self.losses.per_million().map(|loss| self.context(shared, loss, same_site))
     }
 

@@ -20,52 +20,64 @@ const LOOK: (u64, Time) = (1, 25_000_000);
 /// So many looks' time after a queue stood counts as little: what a queue lost is found out, and sent again, in some round trips.
 const AFTER: u64 = 4;
 
-/// What was sent by one path, and what of it the path lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Losses {
-    sent: u64,
-    lost: u64,
-    /// In how many looks it lost some.
-    times: u64,
-    /// The same of a look that is under way: since when, and the shortest round trip in it.
-    look: (u64, u64),
+/// A look at one link, which has a queue of its own: under way.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Look {
+    /// What was sent and lost in it, since when, and the shortest round trip.
+    counts: (u64, u64),
     began: Time,
     shortest: Time,
     /// When what a queue lost is known.
     known: Time,
 }
 
-impl Losses {
+impl Look {
     /// So many packets were sent, and so many found to be lost, since this was said last; with the round trip now, and the shortest, in
-    /// nanoseconds.
-    pub fn add(&mut self, now: Time, (sent, lost): (u64, u64), rtt: Time, min_rtt: Time) {
-        if self.look == (0, 0) {
+    /// nanoseconds. What counts, if the look is over and something does.
+    pub fn add(
+        &mut self,
+        now: Time,
+        (sent, lost): (u64, u64),
+        rtt: Time,
+        min_rtt: Time,
+    ) -> Option<(u64, u64)> {
+        if self.counts == (0, 0) {
             (self.began, self.shortest) = (now, Time::MAX);
         }
-        self.look = (self.look.0 + sent, self.look.1 + lost);
+        self.counts = (self.counts.0 + sent, self.counts.1 + lost);
         self.shortest = self.shortest.min(rtt);
         let least = LOOK.1.max(LOOK.0 * min_rtt);
-        if self.look == (0, 0) || now < self.began + least {
-            return;
+        if self.counts == (0, 0) || now < self.began + least {
+            return None;
         }
-        let (sent, lost) = core::mem::take(&mut self.look);
+        let counts = core::mem::take(&mut self.counts);
         if self.shortest > min_rtt + min_rtt * QUEUE.0 / 100 + QUEUE.1 {
             self.known = now + AFTER * least;
         }
-        if now < self.known {
-            return;
-        }
+        (now >= self.known).then_some(counts)
+    }
+}
+
+/// What was sent by one path, by all links that take it, and what of it the path lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    sent: u64,
+    lost: u64,
+    /// How many times it lost some, and when last: what several links lose at once was lost once.
+    times: u64,
+    last: Option<Time>,
+}
+
+impl Losses {
+    /// What [counts](Look::add) of a look that is over.
+    pub fn count(&mut self, now: Time, (sent, lost): (u64, u64)) {
         (self.sent, self.lost) = (self.sent + sent, self.lost + lost);
-        self.times += u64::from(lost > 0);
+        if lost > 0 && self.last.is_none_or(|last| now >= last + LOOK.1) {
+            (self.times, self.last) = (self.times + 1, Some(now));
+        }
         if self.sent > MEMORY {
             (self.sent, self.lost, self.times) = (self.sent / 2, self.lost / 2, self.times / 2);
         }
-    }
-
-    /// Without what is under way.
-    #[must_use]
-    pub fn settled(&self) -> Self {
-        Self { sent: self.sent, lost: self.lost, times: self.times, ..Self::default() }
     }
 
     /// Packets that were sent, and those of them that were lost.
@@ -73,7 +85,7 @@ impl Losses {
         (self.sent, self.lost)
     }
 
-    /// In how many looks some were lost.
+    /// How many times some were lost.
     pub fn times(&self) -> u64 {
         self.times
     }
@@ -91,28 +103,42 @@ mod tests {
 
     const MS: Time = 1_000_000;
 
+    #[derive(Debug, Default)]
+    struct Path(Look, Losses);
+
+    impl core::ops::Deref for Path {
+        type Target = Losses;
+
+        fn deref(&self) -> &Losses {
+            &self.1
+        }
+    }
+
     /// Looks, one after the other, of so many packets each, of which so many were lost.
-    fn looks(losses: &mut Losses, count: u64, each: (u64, u64), rtt: Time) {
+    fn looks(losses: &mut Path, count: u64, each: (u64, u64), rtt: Time) {
+        let Path(look, losses) = losses;
         for _ in 0..count {
-            let now = losses.began + 26 * MS;
-            losses.add(now, each, rtt, 20 * MS);
-            losses.add(losses.began + 25 * MS, (0, 0), 2 * rtt, 20 * MS);
+            let now = look.began + 26 * MS;
+            assert_eq!(look.add(now, each, rtt, 20 * MS), None);
+            if let Some(counts) = look.add(now + 25 * MS, (0, 0), 2 * rtt, 20 * MS) {
+                losses.count(now + 25 * MS, counts);
+            }
         }
     }
 
     #[test]
     fn few_packets_tell_nothing_but_of_losses() {
-        let mut losses = Losses::default();
+        let mut losses = Path::default();
         looks(&mut losses, 1, (400, 2), 20 * MS);
         assert_eq!(losses.per_million(), None);
         looks(&mut losses, 1, (600, 1), 20 * MS);
         assert_eq!(losses.per_million(), Some(3000));
-        let mut many = Losses::default();
+        let mut many = Path::default();
         looks(&mut many, 1, (19, 3), 20 * MS);
         assert_eq!(many.per_million(), None);
         looks(&mut many, 1, (1, 0), 20 * MS);
         assert_eq!(many.per_million(), Some(150_000));
-        let mut clean = Losses::default();
+        let mut clean = Path::default();
         looks(&mut clean, 1, (19_999, 0), 20 * MS);
         assert_eq!(clean.per_million(), None);
         looks(&mut clean, 1, (1, 0), 20 * MS);
@@ -121,14 +147,14 @@ mod tests {
 
     #[test]
     fn what_a_full_queue_loses_does_not_count() {
-        let mut losses = Losses::default();
+        let mut losses = Path::default();
         looks(&mut losses, 100, (3000, 30), 40 * MS);
         assert_eq!(losses.per_million(), None);
     }
 
     #[test]
     fn what_a_full_queue_lost_is_found_out_when_it_is_empty_and_does_not_count() {
-        let mut losses = Losses::default();
+        let mut losses = Path::default();
         looks(&mut losses, 10, (1000, 0), 30 * MS);
         looks(&mut losses, 3, (1000, 300), 20 * MS);
         assert_eq!(losses.per_million(), None);
@@ -138,7 +164,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_at_once_was_lost_once() {
-        let mut losses = Losses::default();
+        let mut losses = Path::default();
         looks(&mut losses, 1, (500, 100), MS);
         looks(&mut losses, 9, (100, 0), MS);
         assert_eq!(losses.times(), 1);
@@ -147,8 +173,38 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_begins_to_lose_is_known_soon_after_a_long_time_without() {
+    fn what_several_links_lose_at_once_was_lost_once() {
         let mut losses = Losses::default();
+        for lost in 1..=3 {
+            for link in 0..4 {
+                losses.count(lost * 30 * MS + link * MS, (100, 5));
+            }
+            assert_eq!(losses.times(), lost);
+        }
+        assert_eq!(losses.counts(), (1200, 60));
+    }
+
+    #[test]
+    fn a_queue_is_of_its_link() {
+        // one link has an empty queue, and the other loses what its own has no room for
+        let (mut links, mut losses) = ([Look::default(); 2], Losses::default());
+        for look in 0..100 {
+            for step in [0, 25] {
+                let now = (look * 30 + step) * MS;
+                for (link, (counts, rtt)) in links.iter_mut().zip([((100, 0), 20 * MS), ((100, 10), 40 * MS)])
+                {
+                    if let Some(counts) = link.add(now, counts, rtt, 20 * MS) {
+                        losses.count(now, counts);
+                    }
+                }
+            }
+        }
+        assert_eq!((losses.counts().1, losses.times()), (0, 0), "{losses:?}");
+    }
+
+    #[test]
+    fn a_path_that_begins_to_lose_is_known_soon_after_a_long_time_without() {
+        let mut losses = Path::default();
         looks(&mut losses, 1000, (10_000, 0), 20 * MS);
         looks(&mut losses, 1, (10_000, 10), 20 * MS);
         assert!(losses.per_million().is_some_and(|loss| loss >= 20), "{losses:?}");

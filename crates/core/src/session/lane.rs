@@ -1,6 +1,7 @@
 //! One lane: what is known of it, and whether it is of use.
 
 use super::{SILENT, Time, Which};
+use crate::control::losses::Look;
 use crate::lanes::{Estimate, Load, MS, S, Sample};
 use crate::wire::Transport;
 use core::net::{IpAddr, SocketAddr};
@@ -149,6 +150,8 @@ pub struct Lane<L> {
     pub(super) moved: Time,
     /// Its packets at the last look.
     packets: Packets,
+    /// What of this side's is lost, and of the other's.
+    pub(super) looks: [Look; 2],
     width: Width,
     /// A rival serves in its place: it is given nothing.
     pub(super) yields: bool,
@@ -195,6 +198,7 @@ impl<L: Copy> Lane<L> {
             counted,
             moved,
             packets,
+            looks: Default::default(),
             width: Width::default(),
             yields,
             by_program: false,

@@ -305,7 +305,7 @@ impl Rivals {
     }
 
     /// How the packets of a lane fared since that was said last.
-    pub fn note<L: Copy>(&mut self, lane: &Lane<L>, fared: &Fared, seen: &Seen, now: Time) {
+    pub fn note<L: Copy>(&mut self, lane: &mut Lane<L>, fared: &Fared, seen: &Seen, now: Time) {
         let (Some(ends), Fared { packets, given, came, .. }) = (lane.ips(), *fared) else { return };
         let at = self.0.iter().position(|one| one.ends == ends).unwrap_or(self.0.len());
         if at == MAX_PATHS || seen.min_rtt == 0 {
@@ -318,14 +318,18 @@ impl Rivals {
         one.rtt = if one.rtt == 0 { seen.min_rtt } else { one.rtt.min(seen.min_rtt) };
         let counts = (packets.sent, packets.lost);
         // round trips of a lane that is not used say nothing of the queue of the other
-        if counts != (0, 0) || !lane.yields {
-            one.ours.add(now, counts, seen.rtt, seen.min_rtt);
+        if (counts != (0, 0) || !lane.yields)
+            && let Some(counts) = lane.looks[0].add(now, counts, seen.rtt, seen.min_rtt)
+        {
+            one.ours.count(now, counts);
         }
         one.starts[0].note(now, given, one.rtt);
         one.starts[1].note(now, came, one.rtt);
         one.narrow.note(now, fared, seen, one.rtt);
         // the other side's queues are not known; if it was one of them, the stand-in is opened in vain
-        one.theirs.add(now, (packets.came, packets.early), 0, 0);
+        if let Some(counts) = lane.looks[1].add(now, (packets.came, packets.early), 0, 0) {
+            one.theirs.count(now, counts);
+        }
     }
 }
 
@@ -342,7 +346,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         ends: Option<(SocketAddr, SocketAddr)>,
     ) -> Option<Losses> {
         let (near, far) = ends.filter(|_| self.is_stand_in(transport))?;
-        let losses = self.rivals.of((near.ip(), far.ip()))?.ours.settled();
+        let losses = self.rivals.of((near.ip(), far.ip()))?.ours;
         losses.per_million().map(|_| losses)
     }
 

@@ -3,59 +3,89 @@
 
 use std::time::{Duration, Instant};
 
-/// Who takes so long from one round in vain to the next, in the mean of so many, does something else between them. MPIs that wait take 0.1 to
-/// 0.3 us, and up to 1 us where they give way themselves and nobody else runs. A mean, as who works may ask for several messages after one another.
+/// Who takes so long from one round in vain to the next, in the mean, does something else between them. MPIs that wait take 0.1 to 0.3 us, and
+/// up to 1 us where they give way themselves and nobody else runs. A mean, as who works may ask for many messages after one another; older
+/// rounds count half with each so many.
 pub const OTHERWISE: Duration = Duration::from_nanos(1500);
 pub const WINDOW: u32 = 8;
 
 /// What the rounds in vain tell that were since the last message and the last sleep.
 #[derive(Debug, Default)]
 pub struct Between {
-    /// When a round was timed last, its number, and that of the last that was not in vain.
+    /// When a round ended last, its number, and that of the last that was not in vain.
     last: Option<(Instant, u64, u64)>,
     /// It slept since then: what is done first takes longer than else.
     slept: bool,
-    /// Times between rounds: how many, the rounds that they go over, as some are not timed, and their sum.
-    count: u32,
-    rounds: u64,
+    /// Times between rounds, and their sum; those of late, which are as many.
+    rounds: u32,
     sum: Duration,
+    late: (u32, Duration),
+    /// For how long the caller had no processor is known from the beginning of these.
+    based: bool,
     works: Option<bool>,
 }
 
 impl Between {
-    /// Whether the caller works between them, if that is known.
-    pub fn works(&self) -> Option<bool> {
-        self.works
+    /// Whether the caller works between them, if that is known; the last that was not in vain, was that one.
+    pub fn works(&self, began: u64) -> Option<bool> {
+        self.works.filter(|_| self.last.is_some_and(|(.., since)| since == began))
     }
 
-    /// How long ago the last one was timed, or its sleep ended, if there was one since that which was not in vain.
-    pub fn gap(&self, now: Instant, began: u64) -> Option<Duration> {
-        self.last.filter(|(.., since)| *since == began).map(|(then, ..)| now - then)
+    /// How long ago the last one ended, or its sleep, if there was one since that which was not in vain.
+    pub fn gap(&self, start: Instant, began: u64) -> Option<Duration> {
+        self.last.filter(|(.., since)| *since == began).map(|(end, ..)| start.saturating_duration_since(end))
     }
 
-    /// A round in vain; the last that was not, was that one. `counts`: the time since the last one was the caller's own.
-    #[inline]
-    pub fn round(&mut self, now: Instant, round: u64, began: u64, counts: bool) {
-        match self.last.replace((now, round, began)) {
-            Some((then, at, since)) if since == began => {
-                if counts && !std::mem::take(&mut self.slept) {
-                    self.sum += now - then;
-                    self.rounds += round.saturating_sub(at);
-                    self.count += 1;
-                }
+    /// A round in vain, with its beginning and end; the last that was not, was that one. `counts`: the time since the last one was the caller's
+    /// own. True: [`Between::judge`] is due.
+    pub fn round(&mut self, start: Instant, end: Instant, round: u64, began: u64, counts: bool) -> bool {
+        let gap = self.gap(start, began);
+        let follows = self.last.replace((end, round, began)).is_some_and(|(_, at, _)| at + 1 == round);
+        match gap {
+            None => *self = Self { last: self.last, ..Self::default() },
+            Some(gap) if counts && follows && !std::mem::take(&mut self.slept) => {
+                self.late = (self.late.0 + 1, self.late.1 + gap);
             }
-            _ => *self = Self { last: self.last, ..Self::default() },
+            Some(_) => {}
         }
-        if self.count >= WINDOW {
-            let rounds = u32::try_from(self.rounds).unwrap_or(u32::MAX);
-            self.works = Some(self.sum >= OTHERWISE.saturating_mul(rounds));
-            (self.count, self.rounds, self.sum) = (0, 0, Duration::ZERO);
+        self.late.0 >= WINDOW
+    }
+
+    /// Finds out what the caller does; `delay`: for how long he could have run and had no processor, since that was asked last.
+    pub fn judge(&mut self, delay: impl FnOnce() -> Duration) {
+        let (rounds, sum) = std::mem::take(&mut self.late);
+        let mean = |this: &Self| this.sum / this.rounds.max(1);
+        (self.rounds, self.sum) = (self.rounds / 2 + rounds, self.sum / 2 + sum);
+        if mean(self) < OTHERWISE {
+            (self.works, self.based) = (Some(false), false);
+            return;
         }
+        // or he gives way, and others take the time
+        let delay = delay();
+        if std::mem::replace(&mut self.based, true) {
+            self.sum -= delay.min(sum);
+            self.works = Some(mean(self) >= OTHERWISE);
+        } else {
+            self.works = self.works.filter(|works| *works);
+        }
+    }
+
+    /// What was known counts no longer.
+    pub fn forget(&mut self) {
+        *self = Self { last: self.last, ..Self::default() };
+    }
+
+    /// The same, after a round in vain for which he was away for so long.
+    pub fn begin_anew(&mut self, end: Instant, round: u64, began: u64, away: Duration) {
+        *self = Self { last: Some((end, round, began)), late: (1, away), ..Self::default() };
     }
 
     /// After a sleep.
     pub fn slept(&mut self, now: Instant) {
-        let last = self.last.map(|(_, round, began)| (now, round, began));
-        *self = Self { last, slept: true, ..Self::default() };
+        self.forget();
+        self.slept = true;
+        if let Some((end, ..)) = &mut self.last {
+            *end = now;
+        }
     }
 }

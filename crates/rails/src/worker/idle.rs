@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use super::between::Between;
 use super::clock::{Clock, Delay, Machine};
 
-/// Empty rounds before the processor is given away.
-const SPIN: u64 = 200;
+/// Empty rounds before it is found out what the caller does between them, and, if that is nothing, the processor is given away.
+const SPIN: u64 = 140;
 /// The same where it is crowded.
 const SPIN_CROWDED: u64 = 30;
 /// Empty rounds after which it is looked at the clock: callers may have given the processor away between them.
@@ -33,8 +33,10 @@ const NAP_IN_BULK: Duration = Duration::from_millis(1);
 /// Longest sleep: at first, and after others in vain. A program that waits for something else as well is not kept from it for
 /// long.
 const NAP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(10));
-/// A pause between two rounds after which the caller may have been without a processor.
+/// A pause between two rounds after which the caller may have been without a processor, and what he does himself for less than this, if he gave it
+/// away.
 const PAUSE: Duration = Duration::from_micros(50);
+const OWN: Duration = Duration::from_micros(250);
 /// Who gave the processor away for so long gave it to somebody who computes: one that polls gives it back sooner.
 const CROWDED: Duration = Duration::from_millis(1);
 /// Empty rounds until it is found out again whether it is crowded, and as how many of them a sleep counts.
@@ -42,7 +44,7 @@ const CROWDED_FOR: u32 = 32_000;
 const SLEEP_COUNTS: u32 = 16;
 /// Times after one another that a caller waited for a processor between two rounds, after which he is thought to give way himself, and not to
 /// have been without it by chance; for so many sleeps, as many of which each counts that was in vain and that he came back from soon.
-const GIVES_WAY_AFTER: u32 = 2;
+const GIVES_WAY_AFTER: u32 = 3;
 const GIVES_WAY_FOR: u32 = 100;
 const IN_VAIN: u32 = 50;
 
@@ -151,10 +153,12 @@ pub struct Idle<C = Machine> {
     /// Rounds for which it still counts as crowded, and sleeps for which the caller is thought to give way after each round.
     crowded: u32,
     gives_way: u32,
-    /// How often he has just waited for a processor, and whether the last round slept.
+    /// How often he has waited for a processor lately, and whether the last round slept.
     waits: u32,
     slept: bool,
     between: Between,
+    /// When the round began that is to be timed.
+    start: Option<Instant>,
     /// When it was last looked at the clock, and how long this thread had waited for a processor at an earlier such moment.
     looked: Option<Instant>,
     delayed: Option<(Instant, Delay)>,
@@ -162,6 +166,18 @@ pub struct Idle<C = Machine> {
     waited: (Duration, Duration),
     /// It slept for the rest of something long, which says nothing of others.
     in_bulk: bool,
+}
+
+/// Whose a pause between two rounds was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pause {
+    /// There was none worth mentioning.
+    None,
+    /// The caller worked.
+    Own,
+    /// He waited for a processor, which he had given away, or which was taken from him.
+    Waited,
+    Unknown,
 }
 
 /// What an empty round does.
@@ -205,27 +221,48 @@ impl<C: Clock + Default> Idle<C> {
     /// this process.
     pub fn nap_in_bulk(&mut self) -> Rest {
         self.rounds += 1;
+        self.next = self.rounds;
         self.time(self.clock.now());
-        if self.between.works() != Some(false) {
+        if self.between.works(self.began) != Some(false) {
             return Rest::Spin;
         }
         self.in_bulk = true;
         Rest::Sleep(NAP_IN_BULK)
     }
 
-    /// Times a round in vain. Where it is crowded: for how long the caller was away, and whether he waited for a processor, which he had given
-    /// away, or which was taken from him.
-    fn time(&mut self, now: Instant) -> (Duration, bool) {
-        let (mut gap, mut waited) = (Duration::ZERO, false);
-        if self.crowded > 0 {
-            gap = self.between.gap(now, self.began).unwrap_or_default();
-            if gap >= PAUSE {
-                let (since, delay) = self.delay(now);
-                waited = delay.saturating_sub(since.saturating_sub(gap)) >= gap / 2;
-            }
+    /// A round begins: what it takes is not what the caller takes.
+    #[inline(always)]
+    pub fn begins(&mut self) {
+        if self.rounds >= self.next && self.rounds > self.began && self.sleep_after.is_some() {
+            self.start = Some(self.clock.now());
         }
-        self.between.round(now, self.rounds, self.began, !waited);
-        (gap, waited)
+    }
+
+    /// Times a round in vain that ends now, and finds out what the caller does between them.
+    fn time(&mut self, now: Instant) -> Pause {
+        let start = self.start.take().unwrap_or(now);
+        let gap = self.between.gap(start, self.began).unwrap_or_default();
+        let pause = if self.crowded == 0 || gap < PAUSE { Pause::None } else { self.whose(now, gap) };
+        let counts = matches!(pause, Pause::None | Pause::Own);
+        if self.between.round(start, now, self.rounds, self.began, counts) {
+            let mut between = std::mem::take(&mut self.between);
+            between.judge(|| self.delay(now).1);
+            self.between = between;
+        }
+        pause
+    }
+
+    fn whose(&mut self, now: Instant, gap: Duration) -> Pause {
+        let (since, delay) = self.delay(now);
+        // what was before the pause may have been waiting, too
+        let least = delay.saturating_sub(since.saturating_sub(gap));
+        if least >= gap / 2 {
+            if gap.saturating_sub(least) < OWN { Pause::Waited } else { Pause::Own }
+        } else if delay < gap / 2 {
+            Pause::Own
+        } else {
+            Pause::Unknown
+        }
     }
 
     /// A round was empty, and nothing is done. False, and nothing is counted: [`Idle::rest`] knows.
@@ -255,50 +292,73 @@ impl<C: Clock + Default> Idle<C> {
         if self.crowded > 0 {
             return self.rest_crowded(empty, now, in_vain);
         }
-        if empty < SPIN || self.between.works() != Some(false) {
-            // not right after a message: who waits finds most in their first rounds
-            if empty > SPIN / 2 {
-                self.time(now);
-            }
-            if empty < SPIN || self.between.works() == Some(true) {
-                let left = if empty < SPIN { SPIN - 1 - empty } else { LOOK };
-                (self.next, self.since, self.naps) = (self.rounds + left.min(LOOK), None, 0);
-                return Rest::Spin;
-            }
+        if empty < SPIN {
+            self.next = self.rounds + (SPIN - 1 - empty).min(LOOK);
+            (self.since, self.naps) = (None, 0);
+            return Rest::Spin;
         }
         self.next = self.rounds;
+        if self.between.works(self.began) != Some(false) {
+            self.time(now);
+        }
+        match self.between.works(self.began) {
+            None => {
+                if let Some((_, last)) = &mut self.since {
+                    *last = now;
+                }
+                return Rest::Spin;
+            }
+            Some(true) => {
+                (self.since, self.naps) = (None, 0);
+                return Rest::Spin;
+            }
+            Some(false) => {}
+        }
         let first = match self.since {
             Some((first, last)) if now - last < PAUSE => first,
-            _ => {
+            since => {
+                if let Some((_, last)) = since {
+                    self.between.begin_anew(now, self.rounds, self.began, now - last);
+                }
                 self.since = Some((now, now));
                 return Rest::Yield;
             }
         };
         self.since = Some((first, now));
-        if now - first < sleep_after {
-            return Rest::Yield;
-        }
-        if self.between.works().is_none() { Rest::Spin } else { self.sleep() }
+        if now - first < sleep_after { Rest::Yield } else { self.sleep() }
     }
 
     /// [`Idle::rest`] where it is crowded, after a sleep in vain or not.
     fn rest_crowded(&mut self, empty: u64, now: Instant, in_vain: bool) -> Rest {
-        let (gap, waited) = self.time(now);
+        let pause = self.time(now);
         self.next = self.rounds;
         self.crowded -= 1;
         if empty <= 1 || self.since.is_none() {
             (self.since, self.naps) = (Some((now, now)), 0);
             return if self.gives_way > 0 { self.sleep() } else { Rest::Spin };
         }
-        self.waits = if waited { self.waits + 1 } else { 0 };
-        let works = self.between.works();
-        if works == Some(true) || !waited && gap >= PAUSE {
+        let works = self.between.works(self.began);
+        match pause {
+            Pause::Waited => {
+                self.waits += 1;
+                if self.waits >= GIVES_WAY_AFTER {
+                    // whatever he did before
+                    self.between.forget();
+                    self.gives_way = GIVES_WAY_FOR;
+                    return self.sleep();
+                }
+            }
+            Pause::Own => self.waits = 0,
+            Pause::None | Pause::Unknown => {}
+        }
+        if works == Some(true) || pause == Pause::Own {
+            if pause == Pause::None {
+                self.waits = 0;
+            }
             self.gives_way = 0;
             return Rest::Spin;
         }
-        if self.waits >= GIVES_WAY_AFTER {
-            self.gives_way = GIVES_WAY_FOR;
-        } else if !waited && in_vain {
+        if in_vain && pause == Pause::None {
             self.gives_way = self.gives_way.saturating_sub(IN_VAIN);
         }
         let long = empty > SPIN_CROWDED && works == Some(false);
@@ -414,7 +474,7 @@ mod tests {
     fn spins_then_yields_then_sleeps_and_wakes_up_spinning() {
         let mut idle = Idle::new(true, Some(Duration::ZERO));
         for _ in 0..3 {
-            assert!((1..SPIN).all(|_| idle.rest() == Rest::Spin));
+            assert!((1..SPIN + u64::from(WINDOW)).all(|_| idle.rest() == Rest::Spin));
             assert_eq!(idle.rest(), Rest::Yield);
             assert!(matches!(idle.rest(), Rest::Sleep(_)));
             idle.busy();
@@ -482,14 +542,21 @@ mod tests {
     fn nothing_is_taken_from_who_works_between_rounds() {
         let micros = Duration::from_micros;
         for crowded in [0, CROWDED_FOR] {
-            for (work, rounds) in
-                [(micros(2), 1), (micros(10), 1), (micros(10), 3), (2 * PAUSE, 1), (micros(900), 4)]
-            {
+            for (work, rounds) in [
+                (micros(2), 1),
+                (micros(10), 1),
+                (micros(10), 3),
+                (2 * PAUSE, 1),
+                (micros(900), 4),
+                (micros(900), 40),
+            ] {
                 let mut idle = Idle::new(true, Some(micros(100)));
                 idle.crowded = crowded;
                 let (first, later) = works(&mut idle, 2000, work, rounds);
-                let all = first.iter().chain(&later);
-                assert!(all.clone().all(|rest| *rest == Rest::Spin), "{crowded} {work:?} {rounds} {first:?}");
+                // as long as he has done nothing but ask he seems to wait
+                let rested = first.iter().filter(|rest| **rest != Rest::Spin).count();
+                assert!(rested < rounds, "{crowded} {work:?} {rounds} {first:?}");
+                assert!(later.iter().all(|rest| *rest == Rest::Spin), "{crowded} {work:?} {rounds}");
                 // nor as a processor is taken from him now and then
                 idle.clock.pass(4 * CROWDED, 4 * CROWDED);
                 let (_, later) = works(&mut idle, 2000, work, rounds);
@@ -506,6 +573,59 @@ mod tests {
                 assert!(naps(&mut idle, 2000).len() > 50, "{crowded} {work:?} {rounds} {idle:?}");
             }
         }
+    }
+
+    #[test]
+    fn nothing_is_taken_from_who_has_a_processor_for_a_part_of_the_time() {
+        let mut idle = Idle::new(true, Some(HOUR));
+        idle.crowded = CROWDED_FOR;
+        for _ in 0..1000 {
+            // longer than a turn of the scheduler: he is without it in each pause
+            idle.clock.pass(30 * CROWDED, 20 * CROWDED);
+            assert_eq!(idle.rest(), Rest::Spin);
+        }
+    }
+
+    /// What long rounds in vain, of so many nanoseconds each, are answered with, by who takes so many between them, in some of which he waits.
+    fn long_rounds(idle: &mut Idle, rounds: u64, each: u64, (between, waits): (u64, u64)) -> Vec<Rest> {
+        let nanos = Duration::from_nanos;
+        let round = |_| {
+            idle.clock.pass(nanos(between), nanos(waits));
+            idle.begins();
+            idle.clock.pass(nanos(each), Duration::ZERO);
+            let rest = idle.rest();
+            if rest != Rest::Spin {
+                idle.resumed();
+            }
+            rest
+        };
+        (0..rounds).map(round).collect()
+    }
+
+    #[test]
+    fn who_waits_sleeps_however_long_a_round_takes_or_giving_way_to_others_who_do() {
+        for crowded in [0, CROWDED_FOR] {
+            for (each, between) in [(20, (200, 0)), (7000, (300, 0)), (50, (3000, 2800)), (50, (450, 0))] {
+                let mut idle = Idle::new(true, Some(Duration::from_micros(100)));
+                idle.crowded = crowded;
+                let slept = long_rounds(&mut idle, 3000, each, between);
+                let slept = slept.iter().filter(|rest| matches!(rest, Rest::Sleep(_))).count();
+                assert!(slept > 30, "{crowded} {each} {between:?}: {slept} {idle:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_worked_and_waits_now_for_a_processor_sleeps_soon() {
+        let mut idle = Idle::new(true, Some(HOUR));
+        idle.crowded = CROWDED_FOR;
+        assert!(long_rounds(&mut idle, 1000, 50, (10_000, 0)).iter().all(|rest| *rest == Rest::Spin));
+        let rests = long_rounds(&mut idle, 10, 50, (4_000_000, 3_990_000));
+        let spun = rests.iter().take_while(|rest| **rest == Rest::Spin).count();
+        assert!(
+            spun < GIVES_WAY_AFTER as usize && rests[spun..].iter().all(|rest| *rest == Rest::Sleep(NAP.1)),
+            "{rests:?}"
+        );
     }
 
     #[test]

@@ -346,6 +346,7 @@ impl Worker {
     #[inline]
     pub fn progress_telling<L: Listener>(&mut self, listener: &mut L) -> usize {
         self.rounds += 1;
+        self.idle.begins();
         let mut moved = self.look_in_memory(listener);
         if self.core.asks || self.rounds >= self.chores_at {
             moved += self.do_more(moved == 0, listener);

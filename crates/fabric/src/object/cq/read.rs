@@ -131,6 +131,7 @@ impl CqMember {
         count: usize,
         sources: *mut fi_addr_t,
     ) -> isize {
+        state.idle.begins();
         // SAFETY: by the caller's promise.
         let got = unsafe { self.take(&mut state, buf, count, sources) };
         if got == -(FI_EAGAIN as isize) && !is_looked_in() {

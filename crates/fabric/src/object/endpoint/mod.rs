@@ -164,7 +164,8 @@ fn listening_worker(endpoint: &Endpoint, domain: &Domain) -> Result<Worker, c_in
         log!(FI_LOG_WARN, FI_LOG_EP_CTRL, "endpoint: {why}");
         -errno.unwrap_or(FI_EIO)
     };
-    let mut config = Config { yielding: false, ..domain.is.config.clone() };
+    // who polls in vain rests where he polls (`crate::object::cq`), without the domain's lock
+    let mut config = Config { yielding: false, sleep_after: None, ..domain.is.config.clone() };
     if !endpoint.shared_memory {
         config.rails = config.rails.without(Reach::Host);
     }
