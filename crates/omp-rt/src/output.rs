@@ -73,8 +73,12 @@ fn flush_streams() {
             }
         }
     }
-    for stream in streams().iter().filter(|stream| descriptor(stream.at) == stream.descriptor) {
+    for stream in streams().iter_mut().filter(|stream| descriptor(stream.at) == stream.descriptor) {
         flush_one(stream.at);
+        if !stream.fails && failed::fails(stream.at) {
+            stream.fails = true;
+            failed::note(stream.at, 0);
+        }
     }
 }
 
@@ -119,6 +123,8 @@ pub struct Stream {
     descriptor: usize,
     /// The bytes that are each rank's own.
     pub own: [(usize, usize); 2],
+    /// Rank 0 knows that a write has failed.
+    fails: bool,
 }
 
 /// On ranks above 0, which the C library there knows nothing of.
@@ -212,7 +218,6 @@ pub fn share(first: usize, is_rank_0: bool) -> Vec<Stream> {
 }
 
 // `struct _IO_FILE`, which the C library's header tells: flags, and where its fields are; behind it stands the table of functions
-const UNBUFFERED: u32 = 2;
 const NO_READS: u32 = 4;
 const NO_WRITES: u32 = 8;
 const PUTTING: u32 = 0x800;
@@ -235,24 +240,20 @@ fn written(first: usize) -> impl Iterator<Item = Stream> {
     of_serial_code(first).filter(|at| field(*at, 0) as u32 & PUTTING != 0).map(|at| {
         // SAFETY: the C library's block
         let end = at + unsafe { heap::usable(at) };
-        Stream {
-            at,
-            descriptor: descriptor(at),
-            own: [(at, end), (field(at, BUFFER), field(at, BUFFER_END))],
-        }
+        let buffer = (field(at, BUFFER), field(at, BUFFER_END));
+        // one without a buffer has a byte of its own for it
+        let buffer = if (at..end).contains(&buffer.0) { (end, end) } else { buffer };
+        Stream { at, descriptor: descriptor(at), own: [(at, end), buffer], fails: failed::fails(at) }
     })
 }
 
-/// Streams of files, with buffers, that serial code opened.
+/// Streams of files that serial code opened.
 fn of_serial_code(first: usize) -> impl Iterator<Item = usize> {
     let functions = functions();
     let ours = |at: &usize| alloc::is_tracked(*at);
     core::iter::successors(Some(first).filter(ours), move |at| Some(field(*at, NEXT)).filter(ours))
         .take(1 << 16)
-        .filter(move |at| {
-            let flags = field(*at, 0) as u32;
-            alloc::is_serial(*at) && flags & UNBUFFERED == 0 && field(*at, FUNCTIONS) == functions
-        })
+        .filter(move |at| alloc::is_serial(*at) && field(*at, FUNCTIONS) == functions)
 }
 
 fn descriptor(stream: usize) -> usize {

@@ -18,7 +18,12 @@ static ANY: AtomicBool = AtomicBool::new(false);
 /// The C library's flag, in the stream's first word.
 const FLAG: u32 = 0x20;
 
-/// A flush of the runtime's failed.
+/// Whether a write to this stream has failed.
+pub fn fails(stream: usize) -> bool {
+    field(stream, 0) as u32 & FLAG != 0
+}
+
+/// A flush of the runtime's failed; 0: one of the program's own, which it has heard of.
 pub fn note(stream: usize, number: c_int) {
     if run::rank() == 0 {
         return keep(stream, number);
@@ -56,7 +61,9 @@ pub fn serve(question: &[u8]) -> Option<Vec<u8>> {
     // SAFETY: the C library's stream of this process, which is at the same address on all ranks
     let flags = unsafe { &mut *(stream as *mut u32) };
     *flags |= FLAG;
-    keep(stream, number as c_int);
+    if number != 0 {
+        keep(stream, number as c_int);
+    }
     Some(Vec::new())
 }
 
@@ -98,7 +105,7 @@ unsafe extern "C" fn clearerr(stream: *mut FILE) {
     static REAL: AtomicUsize = AtomicUsize::new(0);
     // SAFETY: the caller's
     unsafe { real::<unsafe extern "C" fn(*mut FILE)>(c"clearerr", &REAL)(stream) };
-    if field(stream as usize, 0) as u32 & FLAG == 0 {
+    if !fails(stream as usize) {
         tell(stream, libc::EOF);
     }
 }
