@@ -359,6 +359,17 @@ fn operations_that_do_not_fit_are_told_of() {
 }
 
 #[test]
+fn processes_that_a_job_starts_take_part() {
+    let _alone = alone();
+    for mpi in MPIS {
+        for options in [&[][..], &["--no-companion"]] {
+            let (status, said) = run(mpi, 2, Hosts::One, options, "spawned", &[]);
+            assert!(status == Some(0) && said.contains("right, 4 together"), "{mpi} {options:?}: {said}");
+        }
+    }
+}
+
+#[test]
 fn a_killed_rank_ends_the_job() {
     let _alone = alone();
     for mpi in MPIS {
