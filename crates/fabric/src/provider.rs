@@ -69,6 +69,13 @@ pub extern "C" fn polyrail_look_in(begins: c_int) {
     if begins != 0 { polyrail_rails::worker::look_in() } else { polyrail_rails::worker::look_in_no_more() }
 }
 
+/// The companion (`crates/mpi`) says that the calling thread asks whether something has come, from a call with another number than 0 on until one
+/// with 0, and does not wait for it: it may have something else to do.
+#[unsafe(no_mangle)]
+pub extern "C" fn polyrail_asking(begins: c_int) {
+    polyrail_rails::worker::asking(begins != 0);
+}
+
 /// The companion sleeps between its looks, on a word (futex(2)): the domains' threads go on with what comes, where they do not rest, and wake it when the
 /// application has to be told of something; with another number than 0, when anything came. Its place, for [`polyrail_sleep_no_more`].
 #[unsafe(no_mangle)]

@@ -9,6 +9,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -128,22 +129,24 @@ impl Deadline {
         self.0.is_some_and(|at| at <= Instant::now())
     }
 
-    /// In milliseconds, rounded up; negative for ever.
-    fn left(self) -> libc::c_int {
-        let Some(at) = self.0 else { return -1 };
-        let micros = at.saturating_duration_since(Instant::now()).as_micros();
-        micros.div_ceil(1000).try_into().unwrap_or(libc::c_int::MAX)
+    /// How long that is from now; none: for ever.
+    fn left(self) -> Option<libc::timespec> {
+        let left = self.0?.saturating_duration_since(Instant::now());
+        let tv_sec = left.as_secs().try_into().unwrap_or(libc::time_t::MAX);
+        Some(libc::timespec { tv_sec, tv_nsec: left.subsec_nanos().into() })
     }
 }
 
 /// Sleeps until `fd` is readable or the deadline has passed.
 ///
 /// # Errors
-/// `EINTR`, and what else poll(2) may say.
+/// `EINTR`, and what else ppoll(2) may say.
 pub fn sleep_on(fd: RawFd, deadline: Deadline) -> io::Result<()> {
     let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    // SAFETY: one whole entry.
-    match unsafe { libc::poll(&raw mut poll, 1, deadline.left()) } {
+    let left = deadline.left();
+    let time = left.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: one whole entry, and a time or none.
+    match unsafe { libc::ppoll(&raw mut poll, 1, time, ptr::null()) } {
         0.. => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

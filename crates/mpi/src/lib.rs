@@ -4,6 +4,7 @@
 //! | module | does |
 //! |---|---|
 //! | `entry` | MPI's functions as programs call them: whether they are carried out here, else the MPI does |
+//! | `asks` | those that ask whether something has come |
 //! | `given` | what programs give, and which operations on it are carried out here |
 //! | `comm` | what is known of each communicator |
 //! | `team` | a communicator whose operations are carried out here: who has which place, and its numbers |
@@ -40,6 +41,7 @@
 
 mod agree;
 mod area;
+mod asks;
 mod between;
 mod blocks;
 mod cast;

@@ -231,6 +231,16 @@ fn look_in(begins: c_int) {
     }
 }
 
+/// From now on this thread asks whether something has come, or no more: the provider's sleeps are few and short meanwhile.
+#[inline]
+pub fn asking(asks: bool) {
+    static FOUND: OfProvider = OfProvider::new(c"polyrail_asking");
+    if let Some(found) = FOUND.address() {
+        // SAFETY: the provider's function of this name takes a number
+        unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(c_int)>(found)(asks.into()) };
+    }
+}
+
 /// This thread sleeps between its looks, until this is dropped: the provider's goes on with what comes, and wakes it.
 pub struct Asleep(c_int);
 

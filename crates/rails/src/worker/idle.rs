@@ -11,6 +11,7 @@
 //! Sleeping ends with the first message, and after some milliseconds at the latest. It is asked for (`POLYRAIL_SLEEP_AFTER`)
 //! where all of a program's messages come this way, as `polyrail run` arranges it: nobody else could wake the sleeper.
 
+use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -33,6 +34,8 @@ const NAP_IN_BULK: Duration = Duration::from_millis(1);
 /// Longest sleep: at first, and after others in vain. A program that waits for something else as well is not kept from it for
 /// long.
 const NAP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(10));
+/// Longest sleep of who asks, and does not wait.
+const NAP_BETWEEN: Duration = Duration::from_micros(100);
 /// A pause between two rounds after which the caller may have been without a processor, and what he does himself for less than this, if he gave it
 /// away.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -74,6 +77,16 @@ impl Sleeper {
             woken: AtomicBool::new(false),
         }
     }
+}
+
+thread_local! {
+    static ASKS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on the calling thread asks whether something has come, or no more. It does not wait for it: it may have something else to look after,
+/// and sleeps only where others want the processor, for a short time.
+pub fn asking(asks: bool) {
+    ASKS.set(asks);
 }
 
 /// Whoever calls this process's workers until [`look_in_no_more`] waits for something else, and rests by himself: rounds in vain return at
@@ -133,6 +146,11 @@ pub fn wake_sleepers(is_told: bool) {
 /// Whether somebody sleeps elsewhere, so that others had better go on with what comes.
 pub fn is_asleep_elsewhere() -> bool {
     ASLEEP.load(Ordering::Relaxed) > 0
+}
+
+/// How long the calling thread sleeps that would sleep for so long.
+fn at_most(nap: Duration) -> Duration {
+    if ASKS.get() { nap.min(NAP_BETWEEN) } else { nap }
 }
 
 /// Who polls in vain, and for how long. Nothing happens here but counting; the caller does as [`Idle::rest`] says.
@@ -227,7 +245,7 @@ impl<C: Clock + Default> Idle<C> {
             return Rest::Spin;
         }
         self.in_bulk = true;
-        Rest::Sleep(NAP_IN_BULK)
+        Rest::Sleep(at_most(NAP_IN_BULK))
     }
 
     /// A round begins: what it takes is not what the caller takes.
@@ -325,7 +343,8 @@ impl<C: Clock + Default> Idle<C> {
             }
         };
         self.since = Some((first, now));
-        if now - first < sleep_after { Rest::Yield } else { self.sleep() }
+        // who asks has his reasons not to wait, and nobody wants his processor
+        if now - first < sleep_after || ASKS.get() { Rest::Yield } else { self.sleep() }
     }
 
     /// [`Idle::rest`] where it is crowded, after a sleep in vain or not.
@@ -370,7 +389,7 @@ impl<C: Clock + Default> Idle<C> {
         self.gives_way = self.gives_way.saturating_sub(1);
         (self.naps, self.slept) = (self.naps + 1, true);
         // nobody is kept from anything by this who would else give the processor away for as long
-        Rest::Sleep(if self.gives_way > 0 { NAP.1 } else { (NAP.0 * self.naps).min(NAP.1) })
+        Rest::Sleep(at_most(if self.gives_way > 0 { NAP.1 } else { (NAP.0 * self.naps).min(NAP.1) }))
     }
 
     /// Since when it was asked last, and for how much of that time this thread has waited for a processor.
@@ -572,6 +591,21 @@ mod tests {
                 // from now on he waits
                 assert!(naps(&mut idle, 2000).len() > 50, "{crowded} {work:?} {rounds} {idle:?}");
             }
+        }
+    }
+
+    #[test]
+    fn who_asks_and_does_not_wait_sleeps_for_a_short_time_only() {
+        for (crowded, gives_way) in [(0, 0), (CROWDED_FOR, 0), (CROWDED_FOR, GIVES_WAY_FOR)] {
+            let mut idle = Idle::new(true, Some(Duration::ZERO));
+            (idle.crowded, idle.gives_way) = (crowded, gives_way);
+            asking(true);
+            let slept = naps(&mut idle, 500);
+            // where nobody wants the processor he need not sleep
+            assert_eq!(slept.is_empty(), crowded == 0);
+            assert!(slept.iter().all(|nap| *nap == NAP_BETWEEN), "{slept:?}");
+            asking(false);
+            assert!(naps(&mut idle, 500).iter().all(|nap| *nap >= NAP.0));
         }
     }
 

@@ -32,8 +32,8 @@ mod values;
 pub use crate::wireup::Strangers;
 pub use buffers::User;
 pub use idle::{
-    Idle, Rest, is_asleep_elsewhere, is_looked_in, look_in, look_in_no_more, sleep_between, sleep_no_more,
-    wake_sleepers,
+    Idle, Rest, asking, is_asleep_elsewhere, is_looked_in, look_in, look_in_no_more, sleep_between,
+    sleep_no_more, wake_sleepers,
 };
 pub use lanes::{LaneReport, PathReport, Paths};
 pub use ops::{AT_ONCE_MAX, ATOMIC_MAX, INJECT_MAX};
