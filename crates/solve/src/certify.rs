@@ -58,7 +58,9 @@ fn factor(problem: &Problem) -> f64 {
 
 /// How much of an error there is left after a time step, at most.
 fn decay(problem: &Problem) -> f64 {
-    let m = 2.0 * (problem.mass().sqrt() / 2.0).asinh() / problem.h();
+    // the area of the hyperbolic sine, without the standard library's, which needs a C library newer than others of Polyrail's programs
+    let sinh = problem.mass().sqrt() / 2.0;
+    let m = 2.0 * (sinh + sinh * sinh / (1.0 + (1.0 + sinh * sinh).sqrt())).ln_1p() / problem.h();
     let at = m * problem.half();
     // 1 - 1/cosh, without the difference of what is nearly the same, and without infinity by infinity
     let decay = if at > 30.0 { 1.0 } else { 2.0 * (at / 2.0).sinh().powi(2) / at.cosh() };
