@@ -93,11 +93,11 @@ fn explain(failed: Failed, rank: usize) -> String {
                 let (operation, root, bytes) = told(tag);
                 format!("{} (root {root}, {bytes} bytes or more)", what::name(operation))
             };
-            format!(
-                "the ranks of a communicator call different operations: rank {rank} {}, rank {other} {}",
-                call(expected),
-                call(found)
-            )
+            // the same text whichever of the two finds it out first
+            let mut calls = [(rank, call(expected)), (other, call(found))];
+            calls.sort_unstable();
+            let [one, two] = calls.map(|(rank, call)| format!("rank {rank} {call}"));
+            format!("the ranks of a communicator call different operations: {one}, {two}")
         }
     }
 }

@@ -343,7 +343,7 @@ fn operations_that_do_not_fit_are_told_of() {
             ),
             (
                 "lengths",
-                "rank 1 MPI_Bcast (root 0, 8 bytes or more), rank 0 MPI_Bcast (root 0, 64 bytes or more)",
+                "rank 0 MPI_Bcast (root 0, 64 bytes or more), rank 1 MPI_Bcast (root 0, 8 bytes or more)",
             ),
             ("longer_short", "rank 1 wants 4 bytes of rank 0, which sends 8"),
             ("longer_long", "rank 1 wants 160000 bytes of rank 0, which sends 160004"),
