@@ -1,9 +1,7 @@
 //! `polyrail run` as a whole, with a launcher of our own in place of mpiexec: a shell script that starts the program
 //! once per rank, and ranks that report by the shell's own TCP.
 
-use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
@@ -57,8 +55,7 @@ impl Stage {
 
     fn put(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.path().join(name);
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        polyrail_testing::executable(&path, text);
         path
     }
 

@@ -242,11 +242,9 @@ fn what_cannot_be_is_told_and_what_to_do() {
 
 /// The kind of thing that ssh is: it hands a host's name and a line to a shell. This one is on this host.
 fn shell_in_place_of_ssh(directory: &std::path::Path) -> std::path::PathBuf {
-    use std::os::unix::fs::PermissionsExt;
     let script = directory.join("ssh");
     let text = "#!/bin/sh\nset -e\nshift 4\necho \"$1\" >> \"$(dirname \"$0\")/called\"\nshift\n[ -z \"$REFUSED\" ] || exit 255\nexec sh -c \"$*\"\n";
-    std::fs::write(&script, text).expect("written");
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("allowed");
+    polyrail_testing::executable(&script, text);
     script
 }
 

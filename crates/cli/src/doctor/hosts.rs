@@ -151,14 +151,12 @@ fn mixed(answers: &[Answer]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     /// Asks hosts by a stand-in for ssh, which is told the host as its fifth word.
     fn asked(script: &str, hosts: &[&str], as_json: bool) -> (String, bool) {
         let place = tempfile::tempdir().unwrap();
         let ssh = place.path().join("ssh");
-        std::fs::write(&ssh, format!("#!/bin/sh\nhost=$5\n{script}\n")).unwrap();
-        std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).unwrap();
+        polyrail_testing::executable(&ssh, &format!("#!/bin/sh\nhost=$5\n{script}\n"));
         ask(&ssh, &hosts.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>(), as_json)
     }
 

@@ -199,7 +199,6 @@ fn set_up() -> impl Iterator<Item = PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     const HYDRA: &str =
         "HYDRA build details:\n    Version:                                 5.0.2\n    CC: gcc\n";
@@ -207,8 +206,7 @@ mod tests {
     fn fake(dir: &Path, name: &str, says: &str) -> PathBuf {
         let path = dir.join(name);
         std::fs::create_dir_all(dir).unwrap();
-        std::fs::write(&path, format!("#!/bin/sh\ncat <<'END'\n{says}\nEND\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        polyrail_testing::executable(&path, &format!("#!/bin/sh\ncat <<'END'\n{says}\nEND\n"));
         path
     }
 
@@ -254,8 +252,7 @@ mod tests {
         let other = fake(dir.path(), "srun", "slurm 22.05.8");
         assert!(find(None, None, Some(&other)).unwrap_err().to_string().contains("Slurm's launcher"));
         let broken = dir.path().join("broken");
-        std::fs::write(&broken, "#!/bin/sh\necho 'libslurm.so.38: not found' >&2; exit 127\n").unwrap();
-        std::fs::set_permissions(&broken, std::fs::Permissions::from_mode(0o755)).unwrap();
+        polyrail_testing::executable(&broken, "#!/bin/sh\necho 'libslurm.so.38: not found' >&2; exit 127\n");
         assert!(
             find(None, None, Some(&broken)).unwrap_err().to_string().ends_with("libslurm.so.38: not found")
         );

@@ -1,7 +1,6 @@
 use super::*;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 #[test]
 fn libraries_are_known_by_name_and_version() {
@@ -83,8 +82,7 @@ impl Files {
 
     fn put(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.path().join(name);
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        polyrail_testing::executable(&path, text);
         path
     }
 
