@@ -236,9 +236,11 @@ impl Handshake {
 /// What an error of the socket means. A reset is that of a connection that stood: where nobody listens, it is refused.
 fn failed(error: &io::Error) -> Turn {
     match error.kind() {
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::TimedOut => {
-            Turn::Cut(error.to_string())
-        }
+        io::ErrorKind::ConnectionReset
+        // by who rules this host's network
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::TimedOut => Turn::Cut(error.to_string()),
         _ => Turn::Failed(error.to_string()),
     }
 }

@@ -100,6 +100,8 @@ pub(crate) struct Wireup {
     attempts: HashMap<PeerIdx, Attempt>,
     /// When peers failed last, so that those who cannot be reached are not tried again at once.
     failed_at: HashMap<PeerIdx, Instant>,
+    /// When the first connection to a peer was cut off while it was made, since there was a session with it last.
+    cut_at: HashMap<PeerIdx, Instant>,
     strangers: Strangers,
     clock: Clock,
 }
@@ -240,6 +242,7 @@ impl Wireup {
             peers: HashMap::new(),
             attempts: HashMap::new(),
             failed_at: HashMap::new(),
+            cut_at: HashMap::new(),
             strangers: Strangers::default(),
             clock: Clock::new().map_err(|e| Error::system("opening a timer", e))?,
         };
@@ -351,5 +354,6 @@ impl Wireup {
     /// Forgets a peer that [is over](Self::is_over).
     pub fn forget(&mut self, peer: PeerIdx) {
         self.peers.remove(&peer);
+        self.cut_at.remove(&peer);
     }
 }

@@ -24,6 +24,8 @@ pub(crate) enum News {
     Agreed(Box<Agreement>),
     /// There is no way to a peer, or the connection to it ended while it was made.
     Lost(PeerIdx, String),
+    /// A connection on which a peer had proved the key was cut off while it was made: the peer is there, and worth a call of this side's own.
+    Cut(PeerIdx, String),
     /// An attempt at one more lane has come to nothing.
     LaneRefused {
         peer: PeerIdx,

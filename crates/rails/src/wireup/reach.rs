@@ -249,11 +249,17 @@ impl Wireup {
         })
     }
 
+    /// Whether a peer whose connection was cut off while it was made is still worth a call: for as long as one that does not answer is.
+    pub fn is_worth_a_call(&mut self, peer: PeerIdx) -> bool {
+        self.cut_at.entry(peer).or_insert_with(Instant::now).elapsed() < self.config.connect_timeout
+    }
+
     /// A link to a peer stands. What was tried before it, and why that failed; `here`: the peer is of this host.
     pub fn established(&mut self, peer: PeerIdx, here: bool) -> Vec<String> {
         if let Some(state) = self.peers.get_mut(&peer) {
             state.must(PeerEvent::Established);
         }
+        self.cut_at.remove(&peer);
         let mut failures = self.attempts.remove(&peer).map(|attempt| attempt.failures).unwrap_or_default();
         if here {
             failures.extend(self.hindered.iter().cloned());
@@ -335,5 +341,6 @@ impl Wireup {
             self.failed_at.retain(|_, at| now.duration_since(*at) < RECENT);
         }
         self.failed_at.insert(peer, now);
+        self.cut_at.remove(&peer);
     }
 }

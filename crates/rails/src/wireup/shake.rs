@@ -124,7 +124,7 @@ impl Wireup {
                 let lost = self.peers.get_mut(&peer).map(|p| p.on(PeerEvent::Lost));
                 if let Some(Ok(_)) = lost {
                     let why = format!("the connection ended while it was made: {why}");
-                    self.news.push_back(News::Lost(peer, why));
+                    self.news.push_back(if again { News::Cut(peer, why) } else { News::Lost(peer, why) });
                 }
             }
             Role::Accepting(_, None) => self.refused(format!("{}: {why}", channel.name())),

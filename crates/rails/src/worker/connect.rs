@@ -59,6 +59,16 @@ impl Worker {
             News::Proven(token, session) => self.decide(token, session),
             News::Agreed(agreement) => self.established(*agreement),
             News::Lost(peer, why) => self.gone(peer, why),
+            News::Cut(peer, why) => {
+                let info = &self.core.peers[peer.0 as usize];
+                let is_known = info.address.is_some() && info.why.is_none();
+                if is_known && self.wireup.is_worth_a_call(peer) {
+                    // an error of it is told of there
+                    let _ = self.connect(peer);
+                } else {
+                    self.gone(peer, why);
+                }
+            }
             News::LaneRefused { peer, path, why, reached, forgotten } => {
                 self.lane_refused(peer, path, why, reached);
                 if forgotten && self.core.lane(peer).is_none() {

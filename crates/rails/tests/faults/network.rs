@@ -1,5 +1,6 @@
 //! Connections that are reset, networks that go silent, and peers that only seem to be gone.
 
+use crate::support::BOUND;
 use crate::support::alone::{alone_in_net, pause};
 use crate::support::net::{crash, cut, mend, other_host};
 use crate::support::node::{End, GONE, Node};
@@ -34,6 +35,38 @@ fn a_connection_is_reset_in_the_middle_of_a_message() {
             let why = puppet.ask(&format!("why {back}"));
             assert!(why.contains("lost"), "{why}");
             node.converse(to_other);
+        }
+    }
+}
+
+/// Whoever is called has let the other in, and has something for it; it hears of the cut when it answers.
+#[test]
+fn a_connection_that_is_cut_off_while_it_is_made_is_made_anew() {
+    // who calls has said who it is, or that it knows the key, too
+    for said in [1, 2] {
+        let mut node = Node::open(settings("RAILS=tcp"));
+        let mut puppet = Puppet::start("RAILS=tcp");
+        let proxy = Proxy::cutting_the_first(&node.worker.address(), said);
+        let peer = node.peer(&puppet.address);
+        let back = puppet.number(&format!("peer {}", hex(&proxy.address(&node.worker.address()))));
+        let there = puppet.number(&format!("send {back} 5 100"));
+        let other = puppet.number(&format!("recv {back} 6 100"));
+        let here = node.recv(None, Some(5), 100);
+        let begin = std::time::Instant::now();
+        while !proxy.has_cut() {
+            if said > 1 {
+                node.progress();
+            }
+            // before it looks again, it is cut off
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(begin.elapsed() < BOUND, "{said}: it is not called");
+        }
+        let sent = node.send(peer, 6, 100);
+        for id in [here, sent] {
+            assert_eq!(node.wait(id), End::Right, "{said}: {}", node.why(peer));
+        }
+        for id in [there, other] {
+            assert_eq!(puppet.ask_beside(&mut node, &format!("wait {id}")), "Right", "{said}");
         }
     }
 }

@@ -14,6 +14,8 @@ pub struct Proxy {
     port: u16,
     /// Bytes still to be let through.
     left: Arc<AtomicU64>,
+    over: Arc<AtomicBool>,
+    cut: Arc<AtomicBool>,
     /// Whether the worker does not hear of it when the other side has gone.
     hushed: Arc<AtomicBool>,
     tap: Arc<Tap>,
@@ -54,6 +56,15 @@ pub fn reset(stream: TcpStream) {
 
 impl Proxy {
     pub fn start(address: &[u8], bytes: u64) -> Self {
+        Self::open(address, bytes, None)
+    }
+
+    /// It resets the first connection when who called has said something so often, and lets the one that follows through.
+    pub fn cutting_the_first(address: &[u8], said: u32) -> Self {
+        Self::open(address, u64::MAX, Some(said))
+    }
+
+    fn open(address: &[u8], bytes: u64, cut_at: Option<u32>) -> Self {
         let to = listener_of(&Address::parse(address).expect("an address"));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = listener.local_addr().expect("it is bound").port();
@@ -61,22 +72,38 @@ impl Proxy {
         let hushed = Arc::new(AtomicBool::new(false));
         let tap = Arc::new(Tap::default());
         let shared = (left.clone(), hushed.clone(), tap.clone());
+        let over = Arc::new(AtomicBool::new(false));
+        let ends = over.clone();
+        let cut = Arc::new(AtomicBool::new(false));
+        let has_cut = cut.clone();
         let thread = Some(std::thread::spawn(move || {
-            let (client, _) = listener.accept().expect("a connection");
-            let server = TcpStream::connect(to).expect("the worker listens");
-            forward(&client, &server, &shared.0, &shared.2);
-            reset(client);
-            while shared.1.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(1));
+            for first in [true, false] {
+                let (client, _) = listener.accept().expect("a connection");
+                let server = TcpStream::connect(to).expect("the worker listens");
+                let said = cut_at.filter(|_| first).unwrap_or(u32::MAX);
+                forward(&client, &server, (&shared.0, said), &shared.2);
+                reset(client);
+                while shared.1.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                reset(server);
+                has_cut.store(true, Ordering::Relaxed);
+                if cut_at.is_none() || ends.load(Ordering::Relaxed) {
+                    break;
+                }
             }
-            reset(server);
         }));
-        Self { port, left, hushed, tap, thread }
+        Self { port, left, over, cut, hushed, tap, thread }
     }
 
     /// From now on the worker does not hear that the other side has gone; or, that over, it does.
     pub fn hush(&self, hushed: bool) {
         self.hushed.store(hushed, Ordering::Relaxed);
+    }
+
+    /// Whether a connection has been cut.
+    pub fn has_cut(&self) -> bool {
+        self.cut.load(Ordering::Relaxed)
     }
 
     /// All that went through until now.
@@ -97,6 +124,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
         self.left.store(0, Ordering::Relaxed);
         self.hush(false);
         // it may still be waiting for its first connection
@@ -105,7 +133,7 @@ impl Drop for Proxy {
     }
 }
 
-fn forward(client: &TcpStream, server: &TcpStream, left: &AtomicU64, tap: &Tap) {
+fn forward(client: &TcpStream, server: &TcpStream, (left, mut said): (&AtomicU64, u32), tap: &Tap) {
     let mut buffer = vec![0; 64 << 10];
     for stream in [client, server] {
         stream.set_nonblocking(true).expect("a socket");
@@ -133,6 +161,10 @@ fn forward(client: &TcpStream, server: &TcpStream, left: &AtomicU64, tap: &Tap) 
                     Err(e) if e.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
                     Err(_) => break 'open,
                 }
+            }
+            said -= u32::from(!of_worker);
+            if said == 0 {
+                break 'open;
             }
         }
         if idle {
