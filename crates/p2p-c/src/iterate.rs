@@ -203,6 +203,30 @@ unsafe extern "C" fn P2Pconverged(peers: *mut Handle, norm: f64, verdict: *mut P
 /// # Safety
 /// Pointers lead to what the header says, or are null.
 #[unsafe(no_mangle)]
+unsafe extern "C" fn P2Pnext_stage(peers: *mut Handle, stage: *mut u32) -> c_int {
+    // SAFETY: the caller promises it.
+    unsafe {
+        with_peers(peers, |peers| {
+            let is = peers.next_stage()?;
+            if let Some(place) = Answer::optional(stage) {
+                place.give(is);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// # Safety
+/// Pointers lead to what the header says, or are null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn P2Pstage(peers: *const Handle, stage: *mut u32) -> c_int {
+    // SAFETY: the caller promises it.
+    unsafe { give(peers, stage, |peers| Ok(peers.stage())) }
+}
+
+/// # Safety
+/// Pointers lead to what the header says, or are null.
+#[unsafe(no_mangle)]
 unsafe extern "C" fn P2Pkeeps(peers: *const Handle, keeps: *mut c_int) -> c_int {
     // SAFETY: the caller promises it.
     unsafe { give(peers, keeps, |peers| Ok(c_int::from(peers.keeps()))) }

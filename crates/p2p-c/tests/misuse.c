@@ -198,6 +198,8 @@ static void while_it_runs(P2Peers *peers) {
     USE(P2Pconverged(peers, NAN, &verdict), "has the iteration diverged");
     USE(P2Pconverged(peers, -1, &verdict), "a norm is -1");
     USE(P2Pconverged(peers, 0, NULL), "null pointer");
+    USE(P2Pnext_stage(peers, &number), "there is no verdict to go on from");
+    USE(P2Pstage(peers, NULL), "null pointer");
 
     USE(P2Pkeep(peers, 2, bytes, 8), "part 2 is not held here");
     USE(P2Pkeep(peers, 0, NULL, 8), "null pointer, to 8");
@@ -216,12 +218,21 @@ static void while_it_runs(P2Peers *peers) {
         expect(__LINE__, 0, 1, "nobody has posted");
     USE(P2Pgone(peers, UINT32_MAX, &is), "there is no member 4294967295");
 
-    /* after all of these the run goes on, to its end */
-    verdict.stop = 0;
-    while (!verdict.stop)
-        WORKS(P2Pconverged(peers, 0.25, &verdict));
-    if (verdict.norm != 0.25)
-        expect(__LINE__, 0, 1, "the norm");
+    /* after all of these the run goes on, to its end, and with another stage */
+    for (uint32_t stage = 0; stage < 3; stage++) {
+        WORKS(P2Pstage(peers, &number));
+        if (number != stage)
+            expect(__LINE__, 0, 1, "the stage");
+        verdict.stop = 0;
+        while (!verdict.stop)
+            WORKS(P2Pconverged(peers, 0.25, &verdict));
+        if (verdict.norm != 0.25)
+            expect(__LINE__, 0, 1, "the norm");
+        if (stage < 2)
+            WORKS(P2Pnext_stage(peers, stage ? NULL : &number));
+        if (stage == 0 && number != 1)
+            expect(__LINE__, 0, 1, "the next stage");
+    }
     USE(P2Pleave(peers, NAN), "seconds");
     WORKS(P2Pleave(peers, 1));
 }

@@ -79,6 +79,11 @@ impl Peers {
     }
 
     #[getter]
+    fn stage(&self) -> PyResult<u32> {
+        self.get(p2p::Peers::stage)
+    }
+
+    #[getter]
     fn judged(&self) -> PyResult<bool> {
         self.get(p2p::Peers::judged)
     }
@@ -114,6 +119,10 @@ impl Peers {
 
     fn converged(&self, py: Python<'_>, norm: f64) -> PyResult<Option<Verdict>> {
         Ok(self.call(py, |peers| peers.converged(norm))?.map(Verdict::from))
+    }
+
+    fn next_stage(&self, py: Python<'_>) -> PyResult<u32> {
+        self.call(py, p2p::Peers::next_stage)
     }
 
     fn keep(&self, py: Python<'_>, part: u32, state: &Bound<'_, PyAny>) -> PyResult<()> {

@@ -58,6 +58,24 @@ def test_what_a_run_is(pair: Pair) -> None:
     assert second.posted(60) == (0, np.array([1.5]).tobytes())
 
 
+def test_all_go_on_after_a_verdict(pair: Pair) -> None:
+    def run(peers: p2p.Peers) -> list[tuple[int, int]]:
+        stages = []
+        while len(stages) < 3:
+            if peers.converged(0.0) is None:
+                continue
+            stages.append((peers.stage, peers.iteration))
+            if len(stages) < 3:
+                assert peers.next_stage() == len(stages)
+        return stages
+
+    with pytest.raises(p2p.Use, match="no verdict"):
+        pair[0].next_stage()
+    with ThreadPoolExecutor() as threads:
+        first, second = threads.map(run, pair)
+    assert first == second and [stage for stage, _ in first] == [0, 1, 2]
+
+
 def test_what_has_no_right_shape_is_refused(pair: Pair) -> None:
     first, second = pair
     square = np.zeros((4, 4))

@@ -2,20 +2,20 @@
 
 use crate::Scheme;
 use crate::error::{Error, breach, gone, other_length};
-use crate::kept::{Kept, PIECE_HEAD};
+use crate::kept::{Kept, PIECE_HEAD, piece_head};
 use crate::link::{Class, HEAD, Link, epoch_of, has_class, number_of, read_head, write_message};
 use crate::members::{self, Members};
 use crate::pause::Pause;
 use crate::rounds::{Breach, Rounds, Word};
 use crate::seat::{Seat, Way};
-use crate::view::{NOBODY, View};
+use crate::view::{Stamp, View};
 use crate::wire::Wire;
 use crate::words::{self, Said};
 use polyrail_rails::PeerIdx;
 use polyrail_rails::mailbox::Done;
 use polyrail_rails::worker::Refused;
 use std::cmp::Ordering;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -57,8 +57,8 @@ struct Outgoing {
 pub(crate) struct Changed {
     /// Parts that are not held here any more.
     pub(crate) lost: Vec<u32>,
-    /// Parts whose state is to be set: that of which number, and whether it has to come first.
-    pub(crate) set: Vec<(u32, Option<u64>)>,
+    /// Parts whose state is to be set, and to which; none: as at the beginning.
+    pub(crate) set: Vec<(u32, Option<Stamp>)>,
 }
 
 /// How long to wait for a member that says nothing.
@@ -88,6 +88,10 @@ pub(crate) struct Exchange<W> {
     /// Pieces that were posted to this one, whole messages.
     posted: VecDeque<(PeerIdx, Vec<u8>)>,
     pub(crate) kept: Kept,
+    /// States of parts held here of which the other has not said yet that it keeps them.
+    pub(crate) unconfirmed: BTreeSet<(Stamp, u32)>,
+    /// The stage that the program knows that it is in.
+    pub(crate) stage: u32,
     pub(crate) changed: Option<Changed>,
     /// The parts that the program knows that it holds.
     pub(crate) known: Vec<u32>,
@@ -135,6 +139,8 @@ impl<W: Wire> Exchange<W> {
             outgoing: VecDeque::new(),
             posted: VecDeque::new(),
             kept: Kept::default(),
+            unconfirmed: BTreeSet::new(),
+            stage: 0,
             changed: None,
             known: Vec::new(),
             listening: HashSet::new(),
@@ -187,22 +193,24 @@ impl<W: Wire> Exchange<W> {
         let now = self.now();
         self.members = (self.view.job.keep > 0).then(|| {
             let mut members = Members::new(self.view.clone(), self.epoch, self.seat.me, now);
-            self.kept.all().for_each(|(part, iteration)| members.keeps(part, iteration));
+            self.kept.all().for_each(|(part, stamp)| members.keeps(part, stamp));
             members
         });
         Ok(())
     }
 
     /// What is to be set of the parts that are held here, where some were before.
-    fn to_set(&self, before: &[u32]) -> Vec<(u32, Option<u64>)> {
+    fn to_set(&self, before: &[u32]) -> Vec<(u32, Option<Stamp>)> {
         let in_step = self.view.from_of(self.seat.me).is_some();
-        // out of step what stays goes on as it is
-        let is_set = |part: &u32| in_step || !before.contains(part);
-        let state = |part: u32| {
-            let (holder, number) = self.view.holders[part as usize];
-            (part, (holder != NOBODY).then_some(number))
-        };
-        self.seat.mine.iter().copied().filter(is_set).map(state).collect()
+        // out of step what stays goes on as it is; not so in a stage that others may not have come to
+        let goes_on = !in_step && self.view.stage == self.stage;
+        let is_set = |part: &u32| !goes_on || !before.contains(part);
+        self.seat
+            .mine
+            .iter()
+            .filter(|part| is_set(part))
+            .map(|part| (*part, self.view.state_of(*part)))
+            .collect()
     }
 
     /// Goes on in another view.
@@ -215,11 +223,15 @@ impl<W: Wire> Exchange<W> {
         let before = self.known.clone();
         // who has joined is at its first iteration: where iterations are compared, all begin anew
         let was_at = if matches!(view.job.scheme, Scheme::Bounded(_)) { 0 } else { self.iteration() };
-        if view.job.scheme.in_step_at(0).is_some() {
-            // what came after the iteration that is gone back to is of a run that has not been
-            self.kept.forget(|part, number| number > view.holders[part as usize].1);
-        }
+        // what came after the iteration that is gone back to is of a run that has not been; so is all of a later stage
+        self.kept.forget(|part, stamp| {
+            // a part may have come to a group that is at an earlier iteration than its own was
+            let from = view.from_of(usize::from(view.owners[part as usize]));
+            let is_later = from.is_some_and(|number| stamp > Stamp { stage: view.stage, number });
+            stamp.stage > view.stage || is_later && Some(stamp) != view.state_of(part)
+        });
         self.kept.begin_anew();
+        self.unconfirmed.clear();
         (self.seat, self.view, self.epoch) = (Seat::new(&view, me), view, epoch);
         self.sit_down(was_at)?;
         let lost = before.iter().copied().filter(|part| !self.seat.mine.contains(part)).collect();
@@ -252,17 +264,20 @@ impl<W: Wire> Exchange<W> {
     /// Sends states that are kept here to those who go on from them.
     fn hand_over(&mut self) {
         for part in 0..self.view.job.parts {
-            let ((holder, number), owner) =
-                (self.view.holders[part as usize], usize::from(self.view.owners[part as usize]));
-            if usize::from(holder) == self.seat.me && owner != self.seat.me {
-                self.send_state(owner, part, number);
+            let (holder, owner) = (self.view.holders[part as usize].0, self.view.owners[part as usize]);
+            let (holder, owner) = (usize::from(holder), usize::from(owner));
+            if let Some(stamp) = self.view.state_of(part)
+                && holder == self.seat.me
+                && owner != self.seat.me
+            {
+                self.send_state(owner, part, stamp);
             }
         }
     }
 
     /// Sends a state that is kept here to a member, piece by piece.
-    pub(crate) fn send_state(&mut self, to: usize, part: u32, number: u64) {
-        let Some(state) = self.kept.get(part, number) else { return };
+    fn send_state(&mut self, to: usize, part: u32, stamp: Stamp) {
+        let Some(state) = self.kept.get(part, stamp) else { return };
         let (mut pieces, mut offset) = (Vec::new(), 0_usize);
         while offset < state.len() || pieces.is_empty() {
             let piece = &state[offset..(offset + PIECE).min(state.len())];
@@ -272,8 +287,8 @@ impl<W: Wire> Exchange<W> {
                 Class::Kept,
                 Link::new(part, 0),
                 self.epoch,
-                number,
-                &[&(state.len() as u64).to_le_bytes(), &(offset as u64).to_le_bytes(), piece],
+                stamp.number,
+                &[&piece_head(state.len(), offset, stamp.stage), piece],
             );
             offset += piece.len();
             pieces.push(message);
@@ -283,29 +298,23 @@ impl<W: Wire> Exchange<W> {
         self.outgoing.extend(pieces.into_iter().map(|bytes| Outgoing { to, tag, bytes: bytes.into() }));
     }
 
-    /// Bytes that wait to be sent to a member.
-    pub(crate) fn waiting_for(&self, member: usize) -> usize {
-        let to = self.peers[member];
-        self.outgoing.iter().filter(|outgoing| outgoing.to == to).map(|outgoing| outgoing.bytes.len()).sum()
-    }
-
     /// Keeps a state, and has another keep it, too.
-    pub(crate) fn keep(&mut self, part: u32, number: u64, bytes: Vec<u8>) {
-        self.kept.put(part, number, bytes);
-        self.is_kept(part, number);
+    pub(crate) fn keep(&mut self, part: u32, stamp: Stamp, bytes: Vec<u8>) {
+        self.kept.put(part, stamp, bytes);
+        self.is_kept(part, stamp);
         if let Some(backup) = self.seat.backup {
-            self.send_state(backup, part, number);
+            self.unconfirmed.insert((stamp, part));
+            self.send_state(backup, part, stamp);
         }
     }
 
-    fn is_kept(&mut self, part: u32, number: u64) {
-        // in step, another may be an iteration behind that is kept: then all go back to the one before
-        let most = if self.view.job.scheme.in_step_at(0).is_some() { 2 } else { 1 };
+    fn is_kept(&mut self, part: u32, stamp: Stamp) {
+        let most = self.seat.keeps;
         let Some(members) = &mut self.members else { return };
-        members.keeps(part, number);
+        members.keeps(part, stamp);
         // what the view goes on from, and what was promised for the next, stays
-        let held = self.view.holders[part as usize].1;
-        let is_needed = |number| number == held || members.counts_on(part, number);
+        let held = self.view.state_of(part);
+        let is_needed = |stamp| Some(stamp) == held || members.counts_on(part, stamp);
         for old in self.kept.retire(part, most, is_needed) {
             members.forgets(part, old);
         }
@@ -463,8 +472,11 @@ impl<W: Wire> Exchange<W> {
             return Err(breach(from, "a state is of a part that there is not"));
         }
         let number = number_of(message);
-        if self.kept.take_in(from, part, number, &message[HEAD..]).map_err(|why| breach(from, why))? {
-            self.is_kept(part, number);
+        let whole =
+            self.kept.take_in(from, part, number, &message[HEAD..]).map_err(|why| breach(from, why))?;
+        if let Some(stamp) = whole {
+            self.is_kept(part, stamp);
+            self.say_to(from, &Said::Kept(part, stamp));
         }
         Ok(())
     }
@@ -556,6 +568,14 @@ impl<W: Wire> Exchange<W> {
             Said::Refuse(_) => Ok(()),
             Said::View(view) if epoch > self.epoch && self.members.is_some() => self.install(epoch, *view),
             Said::View(_) => Ok(()),
+            // of the view before, or to be said anew
+            Said::Kept(..) if epoch != self.epoch => Ok(()),
+            Said::Kept(part, stamp) => {
+                if number.is_some_and(|number| self.seat.backup == Some(number)) {
+                    self.unconfirmed.remove(&(stamp, part));
+                }
+                Ok(())
+            }
             Said::Round(_) | Said::Members(_) if epoch < self.epoch => {
                 self.tell_view(from);
                 Ok(())

@@ -8,12 +8,12 @@
 //! A member is **suspected** when its session has ended, or when it says nothing for long; each is listened to by the three that come after it. Who computes for
 //! long between two calls says so, and is given more time. Who is suspected is left out of the next view, and who wants to join is in it.
 //!
-//! Parts of who is left out go to members that have kept their state. In step all go on from the last iteration of which all states are kept; out of
-//! step everyone goes on as it is.
+//! Parts of who is left out go to members that have kept their state. All go on in the last stage of which a state of every part is kept; within it those who are in step go on
+//! from the last iteration of which all states are kept, and out of step everyone goes on as it is, but who was ahead, in the stage that follows.
 //!
 //! No clock, no randomness, no trust in words: time is given, and what does not fit is left aside.
 
-use crate::view::{Member, NOBODY, View};
+use crate::view::{Member, NOBODY, Stamp, View};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Time in nanoseconds.
@@ -32,8 +32,8 @@ const WATCHED: usize = 3;
 const AGAIN: Time = 1_000 * MILLISECOND;
 /// Those who want to join and wait for it, at most.
 const JOINING: usize = 64;
-/// States of a part that are listed, at most.
-const STATES: usize = 4;
+/// States of a part that are listed, at most: more than are kept of it.
+const STATES: usize = 16;
 
 /// What members say to each other about who takes part.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,8 +61,8 @@ pub enum Word {
         ballot: u64,
         /// What was accepted before, and in which.
         accepted: Option<(u64, Box<View>)>,
-        /// States that are kept: of which part, of which iteration.
-        kept: Vec<(u32, u64)>,
+        /// States that are kept: of which part, and which.
+        kept: Vec<(u32, Stamp)>,
     },
     /// This is to be the next view.
     Propose {
@@ -88,7 +88,7 @@ enum Role {
 #[derive(Debug)]
 struct Promise {
     accepted: Option<(u64, Box<View>)>,
-    kept: Vec<(u32, u64)>,
+    kept: Vec<(u32, Stamp)>,
 }
 
 /// One member's share of agreeing on who takes part.
@@ -109,9 +109,9 @@ pub struct Members {
     joining: Vec<Member>,
     /// When each was heard last, and how long it is busy at most.
     heard: Vec<(Time, Time)>,
-    kept: BTreeSet<(u32, u64)>,
+    kept: BTreeSet<(u32, Stamp)>,
     /// Those that this member has promised to keep.
-    counted_on: BTreeSet<(u32, u64)>,
+    counted_on: BTreeSet<(u32, Stamp)>,
     /// How long this one was busy between two calls, at most.
     busy: Time,
     last: Time,
@@ -165,18 +165,18 @@ impl Members {
     }
 
     /// A state of a part is kept here.
-    pub fn keeps(&mut self, part: u32, iteration: u64) {
-        self.kept.insert((part, iteration));
+    pub fn keeps(&mut self, part: u32, stamp: Stamp) {
+        self.kept.insert((part, stamp));
     }
 
     /// A state is not kept any more.
-    pub fn forgets(&mut self, part: u32, iteration: u64) {
-        self.kept.remove(&(part, iteration));
+    pub fn forgets(&mut self, part: u32, stamp: Stamp) {
+        self.kept.remove(&(part, stamp));
     }
 
     /// Whether a view may be decided that counts on this state, which this member said that it keeps.
-    pub fn counts_on(&self, part: u32, number: u64) -> bool {
-        self.counted_on.contains(&(part, number))
+    pub fn counts_on(&self, part: u32, stamp: Stamp) -> bool {
+        self.counted_on.contains(&(part, stamp))
     }
 
     /// The session with a member has ended, or it cannot be reached.
@@ -333,10 +333,10 @@ impl Members {
 
     fn promise(&mut self, ballot: u64) -> Promise {
         self.promised = ballot;
-        let mut kept: Vec<(u32, u64)> = Vec::new();
-        for (part, iteration) in self.kept.iter().rev() {
+        let mut kept: Vec<(u32, Stamp)> = Vec::new();
+        for (part, stamp) in self.kept.iter().rev() {
             if kept.iter().rev().take_while(|(other, _)| other == part).count() < STATES {
-                kept.push((*part, *iteration));
+                kept.push((*part, *stamp));
             }
         }
         self.counted_on.extend(kept.iter().copied());
@@ -484,11 +484,11 @@ impl Members {
         }
         let number = |old: u16| stays.iter().position(|one| *one == old).map(|new| new as u16);
         // who has which states, by the new numbers
-        let mut states: BTreeMap<u32, BTreeMap<u64, Vec<u16>>> = BTreeMap::new();
+        let mut states = States::new();
         for (old, promise) in promises {
             let Some(new) = number(*old) else { continue };
-            for (part, iteration) in &promise.kept {
-                states.entry(*part).or_default().entry(*iteration).or_default().push(new);
+            for (part, stamp) in &promise.kept {
+                states.entry(*part).or_default().entry(*stamp).or_default().push(new);
             }
         }
         let scheme = self.view.job.scheme;
@@ -499,8 +499,10 @@ impl Members {
             let group = scheme.in_step_at(owner.site);
             group.into_iter().for_each(|group| in_step.entry(group).or_default().push(part));
         }
-        let from: BTreeMap<u32, u64> =
-            in_step.iter().map(|(group, parts)| (*group, last_of_all(parts, &states))).collect();
+        let stage = last_stage(self.view.job.parts, &in_step, &states);
+        // where states are missing, all begin anew
+        let last = |parts: &Vec<u32>| last_of_all(parts, stage, &states).unwrap_or(0);
+        let from: BTreeMap<u32, u64> = in_step.iter().map(|(group, parts)| (*group, last(parts))).collect();
         let from_of = |part: u32| {
             let owner = &self.view.members[usize::from(self.view.owners[part as usize])];
             from.get(&scheme.in_step_at(owner.site)?).copied()
@@ -510,27 +512,47 @@ impl Members {
         for part in 0..self.view.job.parts {
             let old = number(self.view.owners[part as usize]);
             let has = states.get(&part).and_then(|of| match from_of(part) {
-                Some(from) => of.get_key_value(&from),
-                None => of.last_key_value(),
+                Some(number) => of.get_key_value(&Stamp { stage, number }),
+                None => of_stage(of, stage).next_back(),
             });
             let works = |one: &u16| members[usize::from(*one)].weight > 0;
             owners.push(old.or(has.and_then(|(_, has)| has.iter().copied().find(works))));
-            holders.push(has.map_or((NOBODY, 0), |(number, has)| {
-                (old.filter(|old| has.contains(old)).unwrap_or(has[0]), *number)
+            holders.push(has.map_or((NOBODY, 0), |(stamp, has)| {
+                (old.filter(|old| has.contains(old)).unwrap_or(has[0]), stamp.number)
             }));
         }
         let owners = balance(owners, &members);
-        Some(View { job: self.view.job.clone(), members, owners, holders, from })
+        Some(View { job: self.view.job.clone(), members, owners, stage, holders, from })
     }
 }
 
-/// The last iteration of which the states of all these parts are kept by somebody; 0, which all can begin with, if there is none.
-fn last_of_all(parts: &[u32], states: &BTreeMap<u32, BTreeMap<u64, Vec<u16>>>) -> u64 {
-    let Some(first) = parts.first().and_then(|first| states.get(first)) else { return 0 };
-    let all = |iteration: &&u64| {
-        parts.iter().all(|part| states.get(part).is_some_and(|of| of.contains_key(*iteration)))
+/// Who has which states, by part.
+type States = BTreeMap<u32, BTreeMap<Stamp, Vec<u16>>>;
+
+/// Those of a part that are of this stage.
+fn of_stage(
+    of: &BTreeMap<Stamp, Vec<u16>>,
+    stage: u32,
+) -> impl DoubleEndedIterator<Item = (&Stamp, &Vec<u16>)> {
+    of.range(Stamp { stage, number: 0 }..=Stamp { stage, number: u64::MAX })
+}
+
+/// The last stage of which somebody keeps a state of every part, and of those who are in step one of the same iteration; 0, which all can begin with, if there is none.
+fn last_stage(parts: u32, in_step: &BTreeMap<u32, Vec<u32>>, states: &States) -> u32 {
+    let Some(first) = states.get(&0) else { return 0 };
+    let all = |stage: &u32| {
+        let has = |part: u32| states.get(&part).is_some_and(|of| of_stage(of, *stage).next().is_some());
+        (0..parts).all(has) && in_step.values().all(|parts| last_of_all(parts, *stage, states).is_some())
     };
-    first.keys().rev().find(all).copied().unwrap_or(0)
+    first.keys().rev().map(|stamp| stamp.stage).find(all).unwrap_or(0)
+}
+
+/// The last iteration of a stage of which the states of all these parts are kept by somebody.
+fn last_of_all(parts: &[u32], stage: u32, states: &States) -> Option<u64> {
+    let all =
+        |stamp: &&Stamp| parts.iter().all(|part| states.get(part).is_some_and(|of| of.contains_key(*stamp)));
+    let first = states.get(parts.first()?)?;
+    of_stage(first, stage).rev().map(|(stamp, _)| stamp).find(all).map(|stamp| stamp.number)
 }
 
 /// Gives parts of nobody to somebody, and moves parts while the most loaded has more than its share.
@@ -565,4 +587,72 @@ fn balance(owners: Vec<Option<u16>>, members: &[Member]) -> Vec<u16> {
         load[to] += 1;
     }
     given
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Scheme;
+    use crate::view::{ADDRESS, Job};
+
+    /// The view that member 0 of three proposes when the last is lost, of which part 2 is; states that it and member 1 say they keep, each of a part, a stage and a number.
+    fn next(scheme: Scheme, own: &[(u32, u32, u64)], others: &[(u32, u32, u64)]) -> View {
+        let job = Job { parts: 3, scheme, tolerance: 1.0, every: 1, keep: 1, task: Vec::new() };
+        let member = |name| Member { address: [name; ADDRESS], site: u32::from(name > 1), weight: 1 };
+        let mut one = Members::new(View::first(job, (0..3).map(member).collect()).expect("a view"), 1, 0, 1);
+        let named =
+            |(part, stage, number): &(u32, u32, u64)| (*part, Stamp { stage: *stage, number: *number });
+        own.iter().map(named).for_each(|(part, stamp)| one.keeps(part, stamp));
+        one.lost(2, 1);
+        one.tick(AGAIN);
+        let Role::Prepares { ballot, .. } = one.role else { panic!("it proposes") };
+        let kept = others.iter().map(named).collect();
+        one.hear(1, Word::Promise { ballot, accepted: None, kept }, AGAIN);
+        one.hear(1, Word::Accept { ballot }, AGAIN);
+        one.decided().expect("both have accepted")
+    }
+
+    #[test]
+    fn all_go_on_in_the_last_stage_of_which_every_state_is_kept() {
+        let view = next(
+            Scheme::Synchronous,
+            &[(0, 1, 30), (0, 1, 40), (0, 2, 41), (2, 1, 30), (2, 1, 40)],
+            &[(1, 1, 30), (1, 1, 40), (1, 2, 41)],
+        );
+        assert_eq!((view.stage, view.from.get(&0)), (1, Some(&40)));
+        assert_eq!(view.holders, [(0, 40), (1, 40), (0, 40)]);
+        // of the last no state of the same iteration is kept by all
+        let view = next(
+            Scheme::Synchronous,
+            &[(0, 1, 30), (0, 2, 41), (0, 2, 50), (2, 1, 30), (2, 2, 50)],
+            &[(1, 1, 30), (1, 2, 41)],
+        );
+        assert_eq!((view.stage, view.from.get(&0)), (1, Some(&30)));
+        // of none all states: all begin anew, what there is of the first stage or not
+        let view = next(Scheme::Synchronous, &[(0, 1, 30), (0, 2, 41)], &[(1, 1, 30), (1, 0, 7)]);
+        assert_eq!((view.stage, view.from.get(&0)), (0, Some(&0)));
+        assert_eq!(view.holders, [(NOBODY, 0); 3]);
+    }
+
+    #[test]
+    fn out_of_step_any_state_of_the_stage_will_do() {
+        let view = next(
+            Scheme::Asynchronous,
+            &[(0, 1, 30), (0, 2, 41), (2, 1, 20)],
+            &[(1, 1, 35), (1, 2, 44), (2, 1, 25), (2, 2, 46)],
+        );
+        assert_eq!((view.stage, view.from.len()), (2, 0));
+        assert_eq!(view.holders, [(0, 41), (1, 44), (1, 46)]);
+        let view =
+            next(Scheme::Asynchronous, &[(0, 1, 30), (0, 2, 41), (2, 1, 20)], &[(1, 1, 35), (2, 1, 25)]);
+        assert_eq!((view.stage, view.holders), (1, vec![(0, 30), (1, 35), (1, 25)]));
+    }
+
+    #[test]
+    fn groups_of_a_hybrid_run_choose_one_stage_together() {
+        // members 0 and 1 are at a site of their own, and so was 2
+        let view = next(Scheme::Hybrid, &[(0, 1, 30), (0, 2, 41), (2, 1, 25)], &[(1, 1, 30), (1, 2, 41)]);
+        assert_eq!((view.stage, view.holders), (1, vec![(0, 30), (1, 30), (0, 25)]));
+        assert_eq!(view.from, BTreeMap::from([(0, 30), (1, 25)]));
+    }
 }

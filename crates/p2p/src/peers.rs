@@ -7,7 +7,7 @@ use crate::link::{Class, HEAD, Link, TAGS, number_of, write_message};
 use crate::pause::Pause;
 use crate::rounds::{Rounds, Verdict};
 use crate::seat::Way;
-use crate::view::View;
+use crate::view::{Stamp, View};
 use crate::wire::{Endpoint, Wire};
 use crate::words::Heard;
 use polyrail_rails::Config;
@@ -80,8 +80,6 @@ pub type Set = (u32, Option<Vec<u8>>);
 pub struct Peers<W = Endpoint> {
     exchange: Exchange<W>,
     board: Option<Board>,
-    /// How many verdicts were gone on from.
-    stage: u32,
     /// Whether this iteration has ended here, and a call of [`Peers::converged`] has not said so.
     ended: bool,
 }
@@ -97,7 +95,7 @@ impl Peers {
     ) -> Result<Self, Error> {
         let wire = Endpoint::new(mailbox, heard);
         let exchange = Exchange::new(wire, view, epoch, settings.patience, settings.pause)?;
-        Ok(Self { exchange, board: None, stage: 0, ended: false })
+        Ok(Self::of(exchange))
     }
 
     /// Its address is told at a place that others know, as long as it takes part.
@@ -107,13 +105,17 @@ impl Peers {
 }
 
 impl<W: Wire> Peers<W> {
+    fn of(exchange: Exchange<W>) -> Self {
+        Self { exchange, board: None, ended: false }
+    }
+
     /// A member of the first view of a run, over another wire than an endpoint of this process: all members have the same view, and it names this one's
     /// address.
     ///
     /// # Errors
     /// It does not.
     pub fn over(wire: W, view: View) -> Result<Self, Error> {
-        Ok(Self { exchange: Exchange::new(wire, view, 1, None, None)?, board: None, stage: 0, ended: false })
+        Ok(Self::of(Exchange::new(wire, view, 1, None, None)?))
     }
 
     /// The time, since this member began: where the network is simulated, the simulation's.
@@ -417,6 +419,10 @@ impl<W: Wire> Peers<W> {
         if self.exchange.changed.is_some() {
             return Err(Error::Changed);
         }
+        // what a stage begins with is there when it ends, whoever is lost
+        if self.judged() && norm <= self.exchange.view.job.tolerance {
+            self.wait_until_kept(None)?;
+        }
         let exchange = &mut self.exchange;
         let Some(rounds) = &mut exchange.rounds else {
             return Err(Error::Use(
@@ -464,38 +470,36 @@ impl<W: Wire> Peers<W> {
     /// After a verdict, in place of stopping: all go on with the next stage of the run, whose problem follows from the vector that was judged. All members do so, or none. Which stage it
     /// is. Iterations go on counting, and what is received first where nobody is in step may still be of the stage before: as good a beginning as any.
     ///
+    /// Where members may be lost, a state holds what the stage is besides the vector; and it may be gone back to the stage before, when somebody is lost who had not come to this one: then
+    /// that ends anew, with another verdict.
+    ///
     /// # Errors
-    /// There is no verdict; or the run goes on without members that are lost, of whose states it would not be known of which stage they are.
+    /// There is no verdict; [`Error::Changed`].
     pub fn next_stage(&mut self) -> Result<u32, Error> {
         if self.exchange.changed.is_some() {
             return Err(Error::Changed);
-        }
-        if self.exchange.view.job.keep > 0 {
-            return Err(Error::Use(
-                "a run of several stages ends when a member is lost: it is founded with `keep` of 0".into(),
-            ));
         }
         if self.exchange.rounds.as_mut().and_then(Rounds::go_on).is_none() {
             return Err(Error::Use("there is no verdict to go on from".into()));
         }
         // a norm is told of only when something of the new stage has come from each neighbour
         self.exchange.inbound.values_mut().for_each(|inbound| inbound.fresh = false);
-        self.stage += 1;
-        Ok(self.stage)
+        self.exchange.stage += 1;
+        Ok(self.exchange.stage)
     }
 
-    /// The stage that is computed, from 0 on: so many verdicts were gone on from.
+    /// The stage that is computed, from 0 on: so many verdicts were gone on from. After [`Peers::change`] it may be an earlier one than before.
     pub fn stage(&self) -> u32 {
-        self.stage
+        self.exchange.stage
     }
 
     /// Whether the states of this member's parts are to be given to [`Peers::keep`] in this iteration, before anything is sent.
     pub fn keeps(&self) -> bool {
-        let (every, iteration) = (self.exchange.view.job.keep, self.iteration());
-        every > 0 && iteration > 0 && iteration.is_multiple_of(every)
+        self.exchange.rounds.as_ref().is_some_and(Rounds::keeps)
     }
 
-    /// Keeps the state of a part, with which this iteration begins, here and at another member, so that the run can go on from it when this one is lost.
+    /// Keeps the state of a part, with which this iteration begins, here and at another member, so that the run can go on from it when this one is lost. It waits where the states that were
+    /// kept before are not there yet, and all are in step.
     ///
     /// # Errors
     /// As [`Peers::send`].
@@ -503,19 +507,26 @@ impl<W: Wire> Peers<W> {
         self.check(Link::new(part, part), part)?;
         let iteration = self.iteration();
         let in_step = self.exchange.view.from_of(self.me()).is_some();
-        if let Some(backup) = self.exchange.seat.backup {
-            let mut waited = self.exchange.waited();
-            // those of two iterations, nearly
-            let most = state.len() * 2 * self.parts().len();
-            while self.exchange.waiting_for(backup) > most {
-                if !in_step {
-                    return Ok(()); // those before are still under way
-                }
-                self.exchange.turn(&mut waited, backup)?;
-            }
-        }
         let number = if in_step { iteration } else { self.stamp(iteration) };
-        self.exchange.keep(part, number, state);
+        let stamp = Stamp { stage: self.stage(), number };
+        if in_step || self.exchange.rounds.as_ref().is_some_and(Rounds::must_keep) {
+            self.wait_until_kept(Some(stamp))?;
+        } else if self.exchange.unconfirmed.first().is_some_and(|(before, _)| *before < stamp) {
+            return Ok(()); // those before are still under way
+        }
+        self.exchange.keep(part, stamp, state);
+        Ok(())
+    }
+
+    /// Waits until all states of this member before this one, or all, are kept elsewhere, too.
+    fn wait_until_kept(&mut self, before: Option<Stamp>) -> Result<(), Error> {
+        let mut waited = self.exchange.waited();
+        while let (Some(backup), Some((first, _))) =
+            (self.exchange.seat.backup, self.exchange.unconfirmed.first())
+            && before.is_none_or(|before| *first < before)
+        {
+            self.exchange.turn(&mut waited, backup)?;
+        }
         Ok(())
     }
 
@@ -531,6 +542,8 @@ impl<W: Wire> Peers<W> {
         match self.states_of(&changed) {
             Ok(set) => {
                 self.exchange.known = self.parts().to_vec();
+                self.exchange.stage = self.exchange.view.stage;
+                self.exchange.rounds.iter_mut().for_each(Rounds::keep_now);
                 Ok(Change { iteration: self.iteration(), lost: changed.lost, set })
             }
             Err(why) => {
@@ -544,19 +557,20 @@ impl<W: Wire> Peers<W> {
     fn states_of(&mut self, changed: &Changed) -> Result<Vec<Set>, Error> {
         let mut set = Vec::new();
         let mut waited = self.exchange.waited();
-        for &(part, number) in &changed.set {
-            let Some(number) = number else {
+        for &(part, stamp) in &changed.set {
+            let Some(stamp) = stamp else {
                 set.push((part, None));
                 continue;
             };
             let state = loop {
-                if let Some(state) = self.exchange.kept.get(part, number) {
+                if let Some(state) = self.exchange.kept.get(part, stamp) {
                     break state.to_vec();
                 }
                 let holder = usize::from(self.exchange.view.holders[part as usize].0);
                 if holder == self.me() {
                     return Err(Error::Use(format!(
-                        "the state {number} of part {part} is not kept here any more"
+                        "the state {} of part {part} in stage {} is not kept here any more",
+                        stamp.number, stamp.stage
                     )));
                 }
                 self.exchange.turn(&mut waited, holder)?;

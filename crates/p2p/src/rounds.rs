@@ -80,6 +80,8 @@ pub enum Word {
         round: u64,
         /// The norm.
         norm: f64,
+        /// Whether states are kept of what the next stage begins with, if one follows.
+        keep: bool,
     },
 }
 
@@ -112,6 +114,23 @@ pub struct Setting {
     pub in_step: Vec<usize>,
     /// Where all members are in step: how many iterations lie between those that are marked.
     pub every: u64,
+    /// How many iterations lie between those of which states are kept; 0: none are.
+    pub keep: u64,
+}
+
+/// When states are kept.
+#[derive(Debug)]
+struct Keeping {
+    /// The iteration in which they were last, or the first.
+    last: u64,
+    /// The first iteration of the last stage that all began with it.
+    begun: u64,
+    /// Whether they are in the one that is computed, whatever its number.
+    due: bool,
+    /// Whether they are in this stage. Where not all are in step, those who go on after a loss need states of one stage: they are kept in stages that all begin with it, and in no other.
+    here: bool,
+    /// Whether all begin the next stage with it, by the last verdict.
+    next: bool,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -155,6 +174,7 @@ pub struct Rounds {
     room: u64,
     holds_for: Option<u64>,
     pace: Option<Pace>,
+    keeping: Keeping,
     stop: Option<Verdict>,
     out: VecDeque<(usize, Word)>,
 }
@@ -189,6 +209,7 @@ impl Rounds {
                 last: iteration,
                 told: iteration,
             }),
+            keeping: Keeping { last: iteration, begun: iteration, due: false, here: true, next: false },
             stop: None,
             out: VecDeque::new(),
             setting,
@@ -236,6 +257,9 @@ impl Rounds {
                 if small { (self.small_for.saturating_add(1), self.refreshed || fresh) } else { (0, false) };
             self.below = self.small_for >= PERSISTENT && self.refreshed;
             self.tell_status();
+        }
+        if self.keeps() {
+            (self.keeping.last, self.keeping.due) = (self.iteration, false);
         }
         self.iteration += 1;
         self.mark_by_number();
@@ -312,7 +336,28 @@ impl Rounds {
 
     /// The verdict was not the last: iterations go on, and rounds.
     pub fn go_on(&mut self) -> Option<Verdict> {
-        self.stop.take()
+        let verdict = self.stop.take()?;
+        self.keeping.here = self.all_in_step();
+        if self.keeping.next {
+            self.keep_now();
+        }
+        Some(verdict)
+    }
+
+    /// Whether states are kept in the iteration that is computed.
+    pub fn keeps(&self) -> bool {
+        let Keeping { last, due, here, .. } = self.keeping;
+        self.setting.keep > 0 && (due || here && self.iteration >= last + self.setting.keep)
+    }
+
+    /// Whether states are kept in it of which there have to be some before the stage ends.
+    pub fn must_keep(&self) -> bool {
+        self.setting.keep > 0 && self.keeping.due
+    }
+
+    /// States of all are kept in this iteration.
+    pub fn keep_now(&mut self) {
+        (self.keeping.due, self.keeping.here, self.keeping.begun) = (true, true, self.iteration);
     }
 
     /// Whether a round has its verdict, so that nothing is waited for that is of it alone.
@@ -364,12 +409,12 @@ impl Rounds {
                 self.round(round).shares[child] = Some(norm);
                 self.pass_on(round);
             }
-            Word::Verdict { round, norm } => {
+            Word::Verdict { round, norm, keep } => {
                 let due = self.open.get(&round).is_some_and(|open| open.told || norm.is_infinite());
                 if !parent || round <= self.last.0 || !due {
                     return Err(Breach("a verdict comes of a round that has none"));
                 }
-                self.conclude(round, norm);
+                self.conclude(round, norm, keep);
             }
         }
         Ok(())
@@ -449,14 +494,19 @@ impl Rounds {
         round.told = true;
         match parent {
             Some(parent) => self.out.push_back((parent, Word::Share { round: number, norm })),
-            None => self.conclude(number, norm),
+            None => {
+                let Setting { keep, .. } = self.setting;
+                let keep = keep > 0 && !self.all_in_step() && self.iteration >= self.keeping.begun + keep;
+                self.conclude(number, norm, keep);
+            }
         }
     }
 
-    fn conclude(&mut self, number: u64, norm: f64) {
+    fn conclude(&mut self, number: u64, norm: f64, keep: bool) {
         for child in self.children.clone() {
-            self.out.push_back((child, Word::Verdict { round: number, norm }));
+            self.out.push_back((child, Word::Verdict { round: number, norm, keep }));
         }
+        self.keeping.next = keep;
         let at = self.open.get(&number).and_then(|round| round.at);
         if norm <= self.setting.tolerance
             && let Some(iteration) = at

@@ -1,6 +1,7 @@
 //! What a member's place in a view means for it.
 
 use crate::Scheme;
+use crate::kept::Stay;
 use crate::rounds::{Rounds, Setting};
 use crate::view::View;
 
@@ -27,6 +28,26 @@ pub(crate) struct Seat {
     pub(crate) mine: Vec<u32>,
     /// Who keeps this one's states.
     pub(crate) backup: Option<usize>,
+    /// How many states of a part are kept.
+    pub(crate) keeps: Stay,
+}
+
+/// States of a part that are kept where members are in step, at most.
+const STATES: u64 = 8;
+
+/// How many states of a part are kept.
+///
+/// Out of step any of a stage will do. In step all go back to one iteration, of which all states have to be there: those of who is lost where they were kept besides. Of a member's newest
+/// state it may not have been said yet that it is, but of the one before it has, as it is waited for; and who is ahead of it, by an iteration for each member between them at most, may have kept
+/// more meanwhile. Where not all are in step, they have a stage in common: of the newest of which there are states somebody may not have kept any yet, of the one before all have.
+fn keeps(view: &View, workers: usize) -> Stay {
+    let ahead = (workers as u64).saturating_sub(1).div_ceil(view.job.keep.max(1));
+    let in_step = (2 + ahead).min(STATES) as usize;
+    match view.job.scheme {
+        Scheme::Synchronous => Stay { newest: in_step, of_stages: [0; 2] },
+        Scheme::Hybrid => Stay { newest: 0, of_stages: [in_step, 2] },
+        Scheme::Asynchronous | Scheme::Bounded(_) => Stay { newest: 0, of_stages: [1; 2] },
+    }
 }
 
 impl Seat {
@@ -50,9 +71,10 @@ impl Seat {
         Self {
             me,
             ways: (0..count).map(way).collect(),
-            workers,
             mine: (0..view.job.parts).filter(owned).collect(),
             backup: others.into_iter().find(|other| view.members[*other].weight > 0),
+            keeps: keeps(view, workers.len()),
+            workers,
         }
     }
 
@@ -66,6 +88,7 @@ impl Seat {
             tolerance: view.job.tolerance,
             in_step: (0..self.workers.len()).filter(in_step).collect(),
             every: view.job.every,
+            keep: view.job.keep,
         };
         Some(Rounds::new(setting, iteration))
     }

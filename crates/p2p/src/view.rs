@@ -42,6 +42,15 @@ pub struct Job {
     pub task: Vec<u8>,
 }
 
+/// Names a state of a part: a later one is higher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stamp {
+    /// Of which stage of the run.
+    pub stage: u32,
+    /// In step the iteration, else a number that counts on.
+    pub number: u64,
+}
+
 /// Who takes part, and who holds which part.
 #[derive(Debug, Clone, PartialEq)]
 pub struct View {
@@ -51,7 +60,9 @@ pub struct View {
     pub members: Vec<Member>,
     /// The member that holds each part.
     pub owners: Vec<u16>,
-    /// The member that has the state that each part goes on from, and the number of that; [`NOBODY`]: it begins anew, or goes on as it is.
+    /// The stage that all go on in.
+    pub stage: u32,
+    /// The member that has the state that each part goes on from, and the number of that, in this stage; [`NOBODY`]: it begins anew, or goes on as it is.
     pub holders: Vec<(u16, u64)>,
     /// The iteration that those who are in step go on from: by site, or for all as site 0.
     pub from: BTreeMap<u32, u64>,
@@ -66,7 +77,13 @@ impl View {
         let holders = vec![(NOBODY, 0); job.parts as usize];
         let groups = members.iter().filter_map(|member| job.scheme.in_step_at(member.site));
         let from = groups.map(|group| (group, 0)).collect();
-        Ok(Self { owners: owners(&job, &members)?, job, members, holders, from })
+        Ok(Self { owners: owners(&job, &members)?, job, members, stage: 0, holders, from })
+    }
+
+    /// The state that a part goes on from, where somebody has one.
+    pub fn state_of(&self, part: u32) -> Option<Stamp> {
+        let (holder, number) = self.holders[part as usize];
+        (holder != NOBODY).then_some(Stamp { stage: self.stage, number })
     }
 
     /// The iteration that this member goes on from; none where it is not in step with others.

@@ -3,17 +3,17 @@
 use crate::Scheme;
 use crate::members;
 use crate::rounds::Word;
-use crate::view::{Job, MEMBERS, Member, NOBODY, PARTS, TASK, View};
+use crate::view::{Job, MEMBERS, Member, NOBODY, PARTS, Stamp, TASK, View};
 use polyrail_rails::PeerIdx;
 use std::collections::BTreeMap;
 use std::sync::mpsc::Receiver;
 
 /// The number of the active messages that words are.
 pub(crate) const ACTIVE: u16 = 1;
-/// Bytes of a word, at most: a view of as many members and parts as there can be.
+/// Bytes of a word, at most. With states that are kept of each, that is a view of fewer parts than there can be.
 pub(crate) const LONGEST: usize = 1 << 20;
 /// The version that this code speaks.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// States that a member says that it keeps, at most.
 const STATES: usize = 8 * PARTS;
 /// Bytes of a reason, at most.
@@ -37,6 +37,8 @@ pub enum Said {
     Round(Word),
     /// Of who takes part.
     Members(members::Word),
+    /// To whose part it is: this state is kept here, whole.
+    Kept(u32, Stamp),
 }
 
 /// Bytes that are no word, and what about them is wrong.
@@ -75,6 +77,14 @@ impl<'a> Reader<'a> {
         if self.u64()? == 0 { Ok(number) } else { Err(Malformed("what is kept free is used")) }
     }
 
+    fn one_of_two(&mut self, why: &'static str) -> Result<bool, Malformed> {
+        match self.u64()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Malformed(why)),
+        }
+    }
+
     /// A number of things that there may be so many of.
     fn count(&mut self, most: usize) -> Result<usize, Malformed> {
         let count = self.u32()? as usize;
@@ -108,6 +118,10 @@ impl<'a> Reader<'a> {
         Ok(Job { parts, scheme, tolerance, every, keep, task: self.bytes(len)?.to_vec() })
     }
 
+    fn kept(&mut self) -> Result<(u32, Stamp), Malformed> {
+        Ok((self.u32()?, Stamp { stage: self.u32()?, number: self.u64()? }))
+    }
+
     fn members(&mut self) -> Result<Vec<Member>, Malformed> {
         (0..self.count(MEMBERS)?).map(|_| self.member()).collect()
     }
@@ -116,6 +130,7 @@ impl<'a> Reader<'a> {
         let job = self.job()?;
         let members = self.members()?;
         let owners: Vec<_> = (0..job.parts).map(|_| self.u16()).collect::<Result<_, _>>()?;
+        let stage = self.u32()?;
         let holders: Vec<_> =
             (0..job.parts).map(|_| Ok((self.u16()?, self.u64()?))).collect::<Result<_, _>>()?;
         let is_one = |one: &u16| usize::from(*one) < members.len();
@@ -131,7 +146,7 @@ impl<'a> Reader<'a> {
         if !in_order.iter().map(|(site, iteration)| (*site, *iteration)).eq(from) {
             return Err(Malformed("sites are twice, or in no order"));
         }
-        Ok(View { job, members, owners, holders, from: in_order })
+        Ok(View { job, members, owners, stage, holders, from: in_order })
     }
 }
 
@@ -160,6 +175,7 @@ fn put_view(out: &mut Vec<u8>, view: &View) {
     out.extend((view.members.len() as u32).to_le_bytes());
     view.members.iter().for_each(|member| put_member(out, member));
     view.owners.iter().for_each(|owner| out.extend(owner.to_le_bytes()));
+    out.extend(view.stage.to_le_bytes());
     for (holder, number) in &view.holders {
         out.extend(holder.to_le_bytes());
         out.extend(number.to_le_bytes());
@@ -169,6 +185,12 @@ fn put_view(out: &mut Vec<u8>, view: &View) {
         out.extend(site.to_le_bytes());
         out.extend(iteration.to_le_bytes());
     }
+}
+
+fn put_kept(out: &mut Vec<u8>, part: u32, stamp: Stamp) {
+    out.extend(part.to_le_bytes());
+    out.extend(stamp.stage.to_le_bytes());
+    out.extend(stamp.number.to_le_bytes());
 }
 
 fn put_members(out: &mut Vec<u8>, word: &members::Word) -> u8 {
@@ -192,10 +214,7 @@ fn put_members(out: &mut Vec<u8>, word: &members::Word) -> u8 {
         Promise { ballot, accepted, kept } => {
             out.extend(ballot.to_le_bytes());
             out.extend((kept.len() as u32).to_le_bytes());
-            for (part, iteration) in kept {
-                out.extend(part.to_le_bytes());
-                out.extend(iteration.to_le_bytes());
-            }
+            kept.iter().for_each(|(part, stamp)| put_kept(out, *part, *stamp));
             if let Some((of, view)) = accepted {
                 out.extend(of.to_le_bytes());
                 put_view(out, view);
@@ -240,9 +259,17 @@ pub fn encode(epoch: u32, said: &Said) -> Vec<u8> {
         Said::Round(Word::Ask { round }) => numbers(&mut out, 5, *round, 0),
         Said::Round(Word::Mark { round, at }) => numbers(&mut out, 6, *round, *at),
         Said::Round(Word::Share { round, norm }) => numbers(&mut out, 7, *round, norm.to_bits()),
-        Said::Round(Word::Verdict { round, norm }) => numbers(&mut out, 8, *round, norm.to_bits()),
+        Said::Round(Word::Verdict { round, norm, keep }) => {
+            let kind = numbers(&mut out, 8, *round, norm.to_bits());
+            out.extend(u64::from(*keep).to_le_bytes());
+            kind
+        }
         Said::Round(Word::Pace { iteration }) => numbers(&mut out, 15, *iteration, 0),
         Said::Members(word) => put_members(&mut out, word),
+        Said::Kept(part, stamp) => {
+            put_kept(&mut out, *part, *stamp);
+            16
+        }
     };
     out
 }
@@ -271,16 +298,16 @@ pub fn decode(bytes: &[u8]) -> Result<(u32, Said), Malformed> {
         3 => Said::View(Box::new(reader.view()?)),
         4 => Said::Round(Word::Status {
             after: reader.u64()?,
-            below: match reader.u64()? {
-                0 => false,
-                1 => true,
-                _ => return Err(Malformed("a status is neither one nor the other")),
-            },
+            below: reader.one_of_two("a status is neither one nor the other")?,
         }),
         5 => Said::Round(Word::Ask { round: reader.alone()? }),
         6 => Said::Round(Word::Mark { round: reader.u64()?, at: reader.u64()? }),
         7 => Said::Round(Word::Share { round: reader.u64()?, norm: reader.norm()? }),
-        8 => Said::Round(Word::Verdict { round: reader.u64()?, norm: reader.norm()? }),
+        8 => Said::Round(Word::Verdict {
+            round: reader.u64()?,
+            norm: reader.norm()?,
+            keep: reader.one_of_two("a verdict has states kept or not")?,
+        }),
         9 => Said::Members(members::Word::Beat { busy: reader.u32()? }),
         10 => {
             let suspects = (0..reader.count(MEMBERS)?).map(|_| reader.u16()).collect::<Result<_, _>>()?;
@@ -289,9 +316,7 @@ pub fn decode(bytes: &[u8]) -> Result<(u32, Said), Malformed> {
         11 => Said::Members(members::Word::Prepare { ballot: reader.u64()? }),
         12 => {
             let ballot = reader.u64()?;
-            let kept = (0..reader.count(STATES)?)
-                .map(|_| Ok((reader.u32()?, reader.u64()?)))
-                .collect::<Result<_, _>>()?;
+            let kept = (0..reader.count(STATES)?).map(|_| reader.kept()).collect::<Result<_, _>>()?;
             let accepted =
                 if reader.0.is_empty() { None } else { Some((reader.u64()?, Box::new(reader.view()?))) };
             Said::Members(members::Word::Promise { ballot, accepted, kept })
@@ -299,6 +324,10 @@ pub fn decode(bytes: &[u8]) -> Result<(u32, Said), Malformed> {
         13 => Said::Members(members::Word::Propose { ballot: reader.u64()?, view: Box::new(reader.view()?) }),
         14 => Said::Members(members::Word::Accept { ballot: reader.u64()? }),
         15 => Said::Round(Word::Pace { iteration: reader.alone()? }),
+        16 => {
+            let (part, stamp) = reader.kept()?;
+            Said::Kept(part, stamp)
+        }
         _ => return Err(Malformed("a word is of a kind that there is not")),
     };
     if !reader.0.is_empty() {

@@ -80,7 +80,8 @@ impl World {
         let job =
             Job { parts, scheme: Scheme::Synchronous, tolerance: 1.0, every: 1, keep: 1, task: Vec::new() };
         let holders = vec![(NOBODY, 0); parts as usize];
-        let view = View { job, members: list, owners, holders, from: BTreeMap::from([(0, 0)]) };
+        let from = BTreeMap::from([(0, 0)]);
+        let view = View { job, members: list, owners, stage: 0, holders, from };
         let mut world = Self {
             now: 1,
             chance: Chance(seed | 1),

@@ -84,6 +84,7 @@ impl Run {
                         .filter(|other| case.site_of(*other) == case.site_of(me))
                         .collect(),
                     every: case.every,
+                    keep: 0,
                 },
                 start(me),
             ),
@@ -309,14 +310,15 @@ fn in_step_all_stop_at_the_same_iteration_whatever_the_network_does() {
 
 #[test]
 fn words_without_a_reason_are_told_of() {
-    let setting = |me, in_step: Vec<usize>| Setting { me, members: 6, tolerance: 1.0, in_step, every: 1 };
+    let setting =
+        |me, in_step: Vec<usize>| Setting { me, members: 6, tolerance: 1.0, in_step, every: 1, keep: 0 };
     let alone = || Rounds::new(setting(1, vec![1]), 0);
     for (from, word) in [
         (0, Word::Status { after: 0, below: true }),
         (2, Word::Ask { round: 1 }),
         (0, Word::Mark { round: 1, at: 9 }),
         (5, Word::Share { round: 1, norm: 0.0 }),
-        (0, Word::Verdict { round: 1, norm: 0.0 }),
+        (0, Word::Verdict { round: 1, norm: 0.0, keep: false }),
     ] {
         assert!(alone().hear(from, word).is_err(), "{word:?}");
     }

@@ -45,7 +45,7 @@ fn go_on(peers: &mut Peers) -> Vec<Verdict> {
     verdicts
 }
 
-fn two(job: Job, run: fn(&mut Peers) -> Vec<Verdict>) -> [Vec<Verdict>; 2] {
+fn two<T: Send + 'static>(job: Job, run: fn(&mut Peers) -> T) -> [T; 2] {
     let founding = Founding::new(settings()).expect("an endpoint");
     let address = founding.address();
     let member = move |mut peers: Peers| {
@@ -70,13 +70,48 @@ fn all_go_on_from_the_same_verdicts() {
     }
 }
 
+/// Three stages of some iterations each, with states that are kept when it is time to: of which stage and iteration.
+fn go_on_and_keep(peers: &mut Peers) -> (Vec<Verdict>, Vec<(u32, u64)>) {
+    let (me, mut kept) = (peers.parts()[0], Vec::new());
+    let (to, from, mut into) = (Link::new(me, 1 - me), Link::new(1 - me, me), [0; 1]);
+    let (mut verdicts, mut begin) = (Vec::new(), 0);
+    while verdicts.len() < 3 {
+        if peers.keeps() {
+            peers.keep(me, vec![me as u8; 100]).expect("it is kept");
+            kept.push((peers.stage(), peers.iteration()));
+        }
+        let is_small = peers.iteration() > begin + 30;
+        peers.send(to, &[0]).expect("it is sent");
+        peers.receive(from, &mut into).expect("it comes");
+        let verdict = peers.converged(if is_small { 0.5 } else { 2.0 }).expect("the other is there");
+        let Some(verdict) = verdict else { continue };
+        verdicts.push(verdict);
+        begin = peers.iteration();
+        if verdicts.len() < 3 {
+            peers.next_stage().expect("all go on");
+        }
+    }
+    (verdicts, kept)
+}
+
 #[test]
-fn a_run_that_goes_on_without_lost_members_has_one_stage() {
-    let refused = |peers: &mut Peers| {
-        let verdict = iterate(peers);
-        let why = peers.next_stage().expect_err("it cannot be yet").to_string();
-        assert!(why.contains("`keep` of 0"), "{why}");
-        vec![verdict]
-    };
-    two(job(Scheme::Synchronous, 100), refused);
+fn states_are_kept_now_and_then_and_out_of_step_in_stages_of_which_all_have_some() {
+    for (keep, with_stages) in [(20, true), (100_000, false)] {
+        for scheme in [Scheme::Synchronous, Scheme::Asynchronous] {
+            let [(verdicts, kept), (_, other)] = two(job(scheme, keep), go_on_and_keep);
+            let is_far_enough = |two: &[(u32, u64)]| two[1].0 > two[0].0 || two[1].1 >= two[0].1 + keep;
+            assert!(kept.windows(2).all(is_far_enough), "{scheme:?} {keep}: {kept:?}");
+            if scheme == Scheme::Synchronous {
+                assert_eq!(kept, other);
+                continue;
+            }
+            let first_of = |kept: &[(u32, u64)], stage: u32| kept.iter().find(|one| one.0 == stage).copied();
+            for (stage, verdict) in (1..3).zip(&verdicts) {
+                let first = first_of(&kept, stage);
+                let begins = (stage, verdict.iteration + 1);
+                assert_eq!(first, with_stages.then_some(begins), "{keep}: {kept:?} {verdicts:?}");
+                assert_eq!(first_of(&other, stage).is_some(), with_stages, "{keep}: {other:?}");
+            }
+        }
+    }
 }

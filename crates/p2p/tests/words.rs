@@ -3,8 +3,8 @@
 use polyrail_p2p::Scheme;
 use polyrail_p2p::members::Word as Of;
 use polyrail_p2p::rounds::Word;
-use polyrail_p2p::view::{ADDRESS, Job, Member, NOBODY, View};
-use polyrail_p2p::words::{Said, decode, encode};
+use polyrail_p2p::view::{ADDRESS, Job, Member, NOBODY, Stamp, View};
+use polyrail_p2p::words::{Said, VERSION, decode, encode};
 use proptest::prelude::*;
 
 fn view() -> View {
@@ -20,6 +20,7 @@ fn view() -> View {
         },
         members: vec![member(0xa0, 0), member(0xa1, 3)],
         owners: vec![1, 1],
+        stage: 7,
         holders: vec![(NOBODY, 0), (0, 200)],
         from: [(7, 300)].into(),
     }
@@ -51,6 +52,7 @@ fn words_are_these_bytes() {
         "0300",
         "0100",
         "0100",
+        "07000000",
         "ffff",
         "0000000000000000",
         "0000",
@@ -61,48 +63,56 @@ fn words_are_these_bytes() {
     ]
     .concat();
     for (said, bytes) in [
-        (Said::Join(member.clone()), format!("0101000009000000{address}020000000100")),
-        (Said::Refuse("no".into()), "01020000090000006e6f".into()),
-        (Said::View(Box::new(view())), format!("0103000009000000{view_bytes}")),
+        (Said::Join(member.clone()), format!("0201000009000000{address}020000000100")),
+        (Said::Refuse("no".into()), "02020000090000006e6f".into()),
+        (Said::View(Box::new(view())), format!("0203000009000000{view_bytes}")),
         (
             Said::Round(Word::Status { after: 3, below: true }),
-            "010400000900000003000000000000000100000000000000".into(),
+            "020400000900000003000000000000000100000000000000".into(),
         ),
-        (Said::Round(Word::Ask { round: 4 }), "010500000900000004000000000000000000000000000000".into()),
+        (Said::Round(Word::Ask { round: 4 }), "020500000900000004000000000000000000000000000000".into()),
         (
             Said::Round(Word::Mark { round: 4, at: 9 }),
-            "010600000900000004000000000000000900000000000000".into(),
+            "020600000900000004000000000000000900000000000000".into(),
         ),
         (
             Said::Round(Word::Share { round: 4, norm: 1.0 }),
-            "01070000090000000400000000000000000000000000f03f".into(),
+            "02070000090000000400000000000000000000000000f03f".into(),
         ),
         (
-            Said::Round(Word::Verdict { round: 4, norm: f64::INFINITY }),
-            "01080000090000000400000000000000000000000000f07f".into(),
+            Said::Round(Word::Verdict { round: 4, norm: f64::INFINITY, keep: true }),
+            "02080000090000000400000000000000000000000000f07f0100000000000000".into(),
         ),
-        (Said::Members(Of::Beat { busy: 258 }), "010900000900000002010000".into()),
+        (Said::Members(Of::Beat { busy: 258 }), "020900000900000002010000".into()),
         (
             Said::Members(Of::Want { suspects: vec![3], joining: vec![member] }),
-            format!("010a000009000000010000000300{}{address}020000000100", "01000000"),
+            format!("020a000009000000010000000300{}{address}020000000100", "01000000"),
         ),
-        (Said::Members(Of::Prepare { ballot: 65537 }), "010b0000090000000100010000000000".into()),
+        (Said::Members(Of::Prepare { ballot: 65537 }), "020b0000090000000100010000000000".into()),
         (
-            Said::Members(Of::Promise { ballot: 1, accepted: None, kept: vec![(2, 100)] }),
-            "010c000009000000010000000000000001000000020000006400000000000000".into(),
+            Said::Members(Of::Promise {
+                ballot: 1,
+                accepted: None,
+                kept: vec![(2, Stamp { stage: 5, number: 100 })],
+            }),
+            "020c00000900000001000000000000000100000002000000050000006400000000000000".into(),
         ),
         (
             Said::Members(Of::Promise { ballot: 1, accepted: Some((1, Box::new(view()))), kept: Vec::new() }),
-            format!("010c0000090000000100000000000000000000000100000000000000{view_bytes}"),
+            format!("020c0000090000000100000000000000000000000100000000000000{view_bytes}"),
         ),
         (
             Said::Members(Of::Propose { ballot: 1, view: Box::new(view()) }),
-            format!("010d0000090000000100000000000000{view_bytes}"),
+            format!("020d0000090000000100000000000000{view_bytes}"),
         ),
-        (Said::Members(Of::Accept { ballot: 1 }), "010e0000090000000100000000000000".into()),
+        (Said::Members(Of::Accept { ballot: 1 }), "020e0000090000000100000000000000".into()),
         (
             Said::Round(Word::Pace { iteration: 32 }),
-            "010f00000900000020000000000000000000000000000000".into(),
+            "020f00000900000020000000000000000000000000000000".into(),
+        ),
+        (
+            Said::Kept(2, Stamp { stage: 5, number: 100 }),
+            "021000000900000002000000050000006400000000000000".into(),
         ),
     ] {
         assert_eq!(hex(&encode(9, &said)), bytes, "{said:?}");
@@ -124,9 +134,9 @@ fn what_is_no_word_is_refused() {
         decode(&bytes)
     };
     for (at, byte, why) in [
-        (0, 2, "another version"),
+        (0, 1, "another version"),
         (1, 0, "a kind that there is not"),
-        (1, 15, "a kind that there is not"),
+        (1, 17, "a kind that there is not"),
         (2, 1, "another version"),
         (8, 0, "a part more or less"),
         (12, 4, "a scheme"),
@@ -144,9 +154,9 @@ fn what_is_no_word_is_refused() {
 
 proptest! {
     #[test]
-    fn no_bytes_break_the_reader(bytes in prop::collection::vec(any::<u8>(), 0..400), kind in 0_u8..16) {
+    fn no_bytes_break_the_reader(bytes in prop::collection::vec(any::<u8>(), 0..400), kind in 0_u8..18) {
         let _ = decode(&bytes);
-        let mut word = vec![1, kind, 0, 0];
+        let mut word = vec![VERSION, kind, 0, 0];
         word.extend(&bytes);
         if let Ok((epoch, said)) = decode(&word) {
             // what is understood is the same again

@@ -25,7 +25,7 @@ pub struct Simulated {
 
 /// Nothing would ever happen again, and some have not ended.
 #[derive(Debug, thiserror::Error)]
-#[error("after {seconds} simulated seconds nothing is under way, and {left} members wait")]
+#[error("after {seconds} simulated seconds nothing is under way that would end it, and {left} members wait")]
 pub struct Stuck {
     /// When.
     pub seconds: f64,
@@ -43,7 +43,8 @@ fn address(member: usize) -> [u8; ADDRESS] {
     address
 }
 
-/// Runs so many members as the model has, with as many parts each of the job as their shares of them, and gives what each has in the end, in their order, and when that was.
+/// Runs so many members as the model has, with as many parts each of the job as their shares of them, and gives what each has in the end that is not killed before, in their order, and when that
+/// was.
 ///
 /// # Errors
 /// They wait for each other for ever.
@@ -57,7 +58,11 @@ where
     let none: Vec<Option<(Duration, T)>> = (0..count).map(|_| None).collect();
     let results = Arc::new(Mutex::new(none));
     let members: Vec<Member> = (0..count)
-        .map(|member| Member { address: address(member), site: model.sites[member], weight: 1 })
+        .map(|member| Member {
+            address: address(member),
+            site: model.sites[member],
+            weight: u16::from(member > 0 || !model.looks_on),
+        })
         .collect();
     let mut coroutines: Vec<Generator<'_, (), ()>> = (0..count)
         .map(|me| {
@@ -75,17 +80,23 @@ where
     for member in 0..count {
         locked(&world).wake(member, 0, false);
     }
-    let mut left = count;
-    while left > 0 {
+    let left = |coroutines: &[Generator<'_, (), ()>]| {
+        let goes_on =
+            |member: &usize| !coroutines[*member].is_done() && !locked(&world).is_dead(*member, false);
+        (0..count).filter(goes_on).count()
+    };
+    let mut waits = count;
+    while waits > 0 {
         let next = locked(&world).next();
-        let Some(member) = next else {
+        let late = u128::from(locked(&world).now) > model.most.as_nanos();
+        let Some(member) = next.filter(|_| !late) else {
             let seconds = locked(&world).now as f64 * 1e-9;
             // coroutines that are not at their ends are unwound
-            return Err(Stuck { seconds, left });
+            return Err(Stuck { seconds, left: left(&coroutines) });
         };
         coroutines[member].resume();
-        if coroutines[member].is_done() {
-            left -= 1;
+        if coroutines[member].is_done() || !model.killed.is_empty() {
+            waits = left(&coroutines);
         }
     }
     drop(coroutines);
@@ -134,8 +145,8 @@ impl Wire for Simulated {
         }
     }
 
-    fn why(&self, _: PeerIdx) -> Option<&str> {
-        None
+    fn why(&self, peer: PeerIdx) -> Option<&str> {
+        locked(&self.world).is_dead(peer.0 as usize, true).then_some("it was killed")
     }
 
     fn active_max(&self, _: PeerIdx) -> usize {
@@ -145,12 +156,20 @@ impl Wire for Simulated {
     fn newest_counts(&mut self, _: PeerIdx) {}
 
     fn send(&mut self, to: PeerIdx, tag: u64, bytes: &Arc<[u8]>) -> Result<(), Refused> {
-        locked(&self.world).send(self.me, to.0 as usize, tag, bytes.clone());
+        let mut world = locked(&self.world);
+        if world.is_dead(to.0 as usize, true) {
+            return Err(Refused::Gone);
+        }
+        world.send(self.me, to.0 as usize, tag, bytes.clone());
         Ok(())
     }
 
     fn send_active(&mut self, to: PeerIdx, _: u16, bytes: &[u8]) -> Result<(), Refused> {
-        locked(&self.world).send_active(self.me, to.0 as usize, bytes.to_vec());
+        let mut world = locked(&self.world);
+        if world.is_dead(to.0 as usize, true) {
+            return Err(Refused::Gone);
+        }
+        world.send_active(self.me, to.0 as usize, bytes.to_vec());
         Ok(())
     }
 
@@ -159,7 +178,11 @@ impl Wire for Simulated {
     }
 
     fn put(&mut self, to: PeerIdx, tag: u64, number: u64, bytes: &[u8]) -> Result<(), PutError> {
-        locked(&self.world).put(self.me, to.0 as usize, tag, number, bytes);
+        let mut world = locked(&self.world);
+        if world.is_dead(to.0 as usize, true) {
+            return Err(PutError::Gone);
+        }
+        world.put(self.me, to.0 as usize, tag, number, bytes);
         Ok(())
     }
 

@@ -34,6 +34,14 @@ pub struct Model {
     pub scale: f64,
     /// How much later a lost message comes.
     pub recovery: Duration,
+    /// Members that are killed, and when.
+    pub killed: Vec<(usize, Duration)>,
+    /// How long after that the others see that their connections to it have ended; none: it just says no more.
+    pub noticed: Option<Duration>,
+    /// Who has not ended by then never will.
+    pub most: Duration,
+    /// Whether the first member looks on, and is given nothing to do.
+    pub looks_on: bool,
     /// Of all chance.
     pub seed: u64,
 }
@@ -52,6 +60,10 @@ impl Model {
             jitter: 0.0,
             scale: 1.0,
             recovery: Duration::from_millis(1).max(near.latency * 3),
+            killed: Vec::new(),
+            noticed: None,
+            most: Duration::MAX,
+            looks_on: false,
             seed: 1,
         }
     }

@@ -51,6 +51,9 @@ enum Event {
     /// It is before the card of who is to have it, which comes to it so long later than it would have, as it was lost on the way.
     Reach(Item, Time),
     Arrive(Item),
+    Die {
+        member: usize,
+    },
 }
 
 /// The newest value of a tag.
@@ -84,6 +87,8 @@ pub(crate) struct Node {
     /// What it waits for, and whether something that comes wakes it.
     reason: u64,
     is_open: bool,
+    /// When it was killed.
+    died: Option<Time>,
 }
 
 pub(crate) struct World {
@@ -114,7 +119,8 @@ impl World {
     pub(crate) fn new(model: Model) -> Self {
         let nodes = (0..model.sites.len()).map(|_| Node::default()).collect();
         let chance = Rng::new(model.seed);
-        Self {
+        let killed = model.killed.clone();
+        let mut one = Self {
             model,
             now: 0,
             nodes,
@@ -126,7 +132,18 @@ impl World {
             lines: HashMap::new(),
             order: HashMap::new(),
             chance,
+        };
+        for (member, at) in killed {
+            one.cause(at.as_nanos() as Time, Event::Die { member });
         }
+        one
+    }
+
+    /// Whether a member was killed; as far as others see, where this asks for what they do.
+    pub(crate) fn is_dead(&self, member: usize, for_others: bool) -> bool {
+        let Some(died) = self.nodes[member].died else { return false };
+        let seen = self.model.noticed.map(|after| died + after.as_nanos() as Time);
+        !for_others || seen.is_some_and(|seen| seen <= self.now)
     }
 
     /// From 0 to 1.
@@ -187,6 +204,9 @@ impl World {
                 Event::Again { member } => self.send_next(member),
                 Event::Reach(item, late) => self.reach(item, late),
                 Event::Arrive(item) => self.arrive(item),
+                Event::Die { member } => {
+                    self.nodes[member] = Node { died: Some(at), ..Node::default() };
+                }
             }
         }
     }
@@ -302,6 +322,9 @@ impl World {
     }
 
     fn arrive(&mut self, Item { from, to, what }: Item) {
+        if self.nodes[to].died.is_some() {
+            return;
+        }
         let (now, overhead) = (self.now, self.model.overhead.as_nanos() as Time);
         let node = &mut self.nodes[to];
         node.debt += overhead;

@@ -6,9 +6,12 @@ use polyrail_core::sim::Rng;
 use polyrail_p2p::{Job, Scheme};
 use polyrail_simulate::{Line, Model, run};
 use polyrail_solve::block::Block;
+use polyrail_solve::gather::{gather, take_part_in_each};
 use polyrail_solve::problem::{Instance, Problem};
 use polyrail_solve::run::{Share, Task};
 use polyrail_solve::sweep::{Method, distance};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::time::Duration;
 
 fn one_of<T: Copy>(chance: &mut Rng, all: &[T]) -> T {
@@ -143,4 +146,131 @@ fn who_goes_on_after_it_has_stopped_stops_anew() {
         peers.leave(Duration::from_secs(1));
     });
     assert_eq!(ended.expect("it ends").len(), 2);
+}
+
+/// What parts have come to, by time step and part: the verdict's norm and the values.
+type Came = BTreeMap<(usize, u32), (f64, Vec<f64>)>;
+
+/// Each time step's whole vector is as near to the solution as its verdict says, from the one vector that all had before.
+fn holds(task: &Task, parts: u32, came: &Came, tolerance: f64, seed: u64) {
+    let division = task.divide(parts).expect("it was divided");
+    let problem = task.problem;
+    let cube = 1..problem.n + 1;
+    let mut whole = Block::new(&problem, [cube.clone(), cube.clone(), cube]);
+    for step in 0..task.steps as usize {
+        if step > 0 {
+            let before = whole.u.clone();
+            whole.begin_step(&before);
+        }
+        let norm = came[&(step, 0)].0;
+        for part in 0..parts {
+            let (other, values) = &came[&(step, part)];
+            assert_eq!(*other, norm, "seed {seed}, step {step}: part {part} stopped by another verdict");
+            let [x, y, z] = division.points(part as usize);
+            let mut values = values.iter();
+            for z in z {
+                for y in y.clone() {
+                    let row = whole.row(y - 1, z - 1);
+                    x.clone()
+                        .for_each(|x| whole.u[row + x - 1] = *values.next().expect("a value of each point"));
+                }
+            }
+        }
+        let distance = distance(&whole);
+        assert!(
+            norm <= tolerance && distance <= norm,
+            "seed {seed}, step {step}: {distance} {norm} {tolerance}"
+        );
+    }
+}
+
+/// `POLYRAIL_SIMULATED_KILLS` has how many runs.
+#[test]
+fn who_is_killed_costs_time_and_no_step() {
+    let first = number("POLYRAIL_SIMULATED_FIRST", 0);
+    // runs that went on after a loss, and that had a time step anew
+    let (mut changed, mut anew) = (0, 0);
+    for seed in first..first + number("POLYRAIL_SIMULATED_KILLS", 60) {
+        let chance = &mut Rng::new(seed);
+        let workers = 2 + chance.below(5) as usize;
+        let parts = workers as u32 + chance.below(4) as u32;
+        let steps = one_of(chance, &[1, 3, 8]);
+        let dt = one_of(chance, &[1e-2, 1e-1, 10.0]);
+        let problem = Problem {
+            instance: one_of(chance, &[Instance::A, Instance::B, Instance::C]),
+            n: 6 + chance.below(5) as usize,
+            dt: (steps > 1).then_some(dt),
+        };
+        let scheme =
+            one_of(chance, &[Scheme::Synchronous, Scheme::Asynchronous, Scheme::Hybrid, Scheme::Bounded(4)]);
+        let method = one_of(chance, &[Method::Richardson, Method::Psor]);
+        let task = Task { problem, method, slabs: false, inner: 1, steps };
+        if task.divide(parts).is_err() {
+            continue;
+        }
+        let line = Line {
+            rate: one_of(chance, &[1e6, 1e8]),
+            latency: Duration::from_micros(one_of(chance, &[10, 300])),
+            loss: one_of(chance, &[0.0, 0.05]),
+        };
+        // points that take long: members are lost in the middle, and beats are few among the messages
+        let mut model = Model::alike(workers + 1, line, one_of(chance, &[1e-5, 1e-4]));
+        model.seed = seed;
+        model.jitter = one_of(chance, &[0.0, 0.5]);
+        model.looks_on = true;
+        model.most = Duration::from_secs(1000);
+        model.sites.iter_mut().for_each(|site| *site = chance.below(2) as u32);
+        model.noticed = one_of(chance, &[None, Some(Duration::from_millis(1))]);
+        let tolerance = one_of(chance, &[1e-3, 1e-6]);
+        let keep = one_of(chance, &[1, 3, 10, 100]);
+        let job =
+            Job { parts, scheme, tolerance, every: one_of(chance, &[1, 4, 16]), keep, task: task.to_bytes() };
+        let solve = |model: &Model| {
+            let came = Mutex::new((Came::new(), 0, 0));
+            let record = &came;
+            let ended = run(model, &job, |peers| {
+                let mut peers = peers.expect("a member");
+                if peers.me() == 0 {
+                    let solution =
+                        gather(&mut peers, |_| Ok(())).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+                    assert_eq!(solution.steps.len(), steps as usize);
+                    record.lock().expect("one runs at a time").1 =
+                        solution.shares.iter().map(|did| did.progress.changes).max().unwrap_or(0);
+                } else {
+                    let each = |step: usize, outcome: &polyrail_solve::run::Outcome| {
+                        let mut came = record.lock().expect("one runs at a time");
+                        for (part, values) in &outcome.parts {
+                            let had = came.0.insert((step, *part), (outcome.verdict.norm, values.clone()));
+                            came.2 += u32::from(had.is_some() && step + 1 < steps as usize);
+                        }
+                    };
+                    take_part_in_each(&mut peers, each).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+                }
+                peers.leave(Duration::from_secs(1));
+            });
+            let ended = ended.unwrap_or_else(|why| panic!("seed {seed}: {why}: {job:?} {task:?} {model:?}"));
+            let (came, changes, twice) = came.into_inner().expect("it is over");
+            holds(&task, parts, &came, tolerance, seed);
+            (ended.iter().map(|(at, ())| *at).max().expect("somebody ended"), changes, twice)
+        };
+        let (whole, changes, twice) = solve(&model);
+        assert_eq!((changes, twice), (0, 0), "seed {seed}: nobody was lost");
+        let whole = whole.as_secs_f64();
+        // one after the other, so that what the first had is kept by somebody else again
+        let victims = 1 + chance.below((workers as u64 - 1).min(2));
+        let mut at = 0.0;
+        for _ in 0..victims {
+            at += whole * chance.below(1000) as f64 / 1000.0;
+            let victim = 1 + chance.below(workers as u64) as usize;
+            if model.killed.iter().all(|(other, _)| *other != victim) {
+                model.killed.push((victim, Duration::from_secs_f64(at)));
+                at += 30.0;
+            }
+        }
+        let (_, changes, twice) = solve(&model);
+        changed += u32::from(changes > 0);
+        anew += u32::from(twice > 0);
+    }
+    println!("{changed} went on after a loss, {anew} had a time step anew");
+    assert!(changed > 10 && anew > 0, "{changed} {anew}");
 }

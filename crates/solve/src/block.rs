@@ -180,9 +180,9 @@ impl Block {
         }
     }
 
-    /// All that an iteration begins with: values of the points and of the layer, as bytes.
+    /// All that an iteration begins with, as bytes: values of the points and of the layer, and with a time step what it is loaded with.
     pub fn state(&self) -> Vec<u8> {
-        self.u.iter().flat_map(|value| value.to_le_bytes()).collect()
+        self.u.iter().chain(self.loads.iter()).flat_map(|value| value.to_le_bytes()).collect()
     }
 
     /// Goes on from a state.
@@ -190,10 +190,11 @@ impl Block {
     /// # Errors
     /// It is of another block.
     pub fn restore(&mut self, state: &[u8]) -> Result<(), String> {
-        if state.len() != self.u.len() * 8 {
-            return Err(format!("a state of {} bytes, where it has {}", state.len(), self.u.len() * 8));
+        let len = (self.u.len() + self.loads.len()) * 8;
+        if state.len() != len {
+            return Err(format!("a state of {} bytes, where it has {len}", state.len()));
         }
-        for (to, from) in self.u.iter_mut().zip(state.chunks_exact(8)) {
+        for (to, from) in self.u.iter_mut().chain(self.loads.iter_mut()).zip(state.chunks_exact(8)) {
             *to = f64::from_le_bytes(*from.first_chunk().expect("eight bytes"));
         }
         Ok(())

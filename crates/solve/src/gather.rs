@@ -5,6 +5,7 @@ use crate::certify::{Certificate, certificate, trajectory};
 use crate::divide::Division;
 use crate::run::{Error, LOOKS_ON, Outcome, Progress, Share, Task};
 use crate::sweep::distance;
+use polyrail_p2p::wire::Wire;
 use polyrail_p2p::{Peers, Verdict};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -61,10 +62,21 @@ pub struct Solution {
 ///
 /// # Errors
 /// As [`Share::compute`].
-pub fn take_part(peers: &mut Peers) -> Result<(), Error> {
+pub fn take_part<W: Wire>(peers: &mut Peers<W>) -> Result<(), Error> {
+    take_part_in_each(peers, |_, _| {})
+}
+
+/// The same, and each time step, by its number, is given what this member's parts have come to, as [`Share::compute_each`] has it.
+///
+/// # Errors
+/// As [`Share::compute`].
+pub fn take_part_in_each<W: Wire>(
+    peers: &mut Peers<W>,
+    mut each: impl FnMut(usize, &Outcome),
+) -> Result<(), Error> {
     let mut share = Share::new(peers)?;
     loop {
-        let Some(outcome) = share.compute(peers)? else { return Ok(()) };
+        let Some(outcome) = share.compute_each(peers, &mut each)? else { return Ok(()) };
         if peers.view().members[LOOKS_ON].weight > 0 {
             return Err(Error::NobodyLooks);
         }
@@ -75,7 +87,7 @@ pub fn take_part(peers: &mut Peers) -> Result<(), Error> {
     }
 }
 
-fn wait_for_end(peers: &mut Peers) -> Result<(), Error> {
+fn wait_for_end<W: Wire>(peers: &mut Peers<W>) -> Result<(), Error> {
     loop {
         if peers.posted(LOOK)?.is_some() || peers.is_gone(LOOKS_ON).is_some() {
             return Ok(());
@@ -83,7 +95,7 @@ fn wait_for_end(peers: &mut Peers) -> Result<(), Error> {
     }
 }
 
-fn hand_in(peers: &mut Peers, outcome: &Outcome) -> Result<(), Error> {
+fn hand_in<W: Wire>(peers: &mut Peers<W>, outcome: &Outcome) -> Result<(), Error> {
     let Verdict { round, iteration, norm } = outcome.verdict;
     let parts = outcome.parts.iter().map(|(number, _)| *number).collect();
     let norms = outcome.norms.iter().map(|norm| norm.to_bits()).collect();
@@ -101,8 +113,8 @@ fn hand_in(peers: &mut Peers, outcome: &Outcome) -> Result<(), Error> {
 ///
 /// # Errors
 /// A member is gone, or hands in what is none.
-pub fn gather(
-    peers: &mut Peers,
+pub fn gather<W: Wire>(
+    peers: &mut Peers<W>,
     mut look: impl FnMut(&[Option<Progress>]) -> Result<(), Error>,
 ) -> Result<Solution, Error> {
     let task = Task::parse(&peers.view().job.task)?;
@@ -214,8 +226,8 @@ impl Coming {
 }
 
 /// Waits until all members of the view have handed in.
-fn collect(
-    peers: &mut Peers,
+fn collect<W: Wire>(
+    peers: &mut Peers<W>,
     (task, division): (&Task, &Division),
     look: &mut impl FnMut(&[Option<Progress>]) -> Result<(), Error>,
 ) -> Result<Vec<Handed>, Error> {
@@ -264,10 +276,10 @@ fn points(division: &Division, part: u32) -> usize {
 }
 
 /// The summary that these bytes begin with, once it is whole, and how many bytes there are with the values.
-fn summary(
+fn summary<W: Wire>(
     bytes: &[u8],
     member: usize,
-    peers: &Peers,
+    peers: &Peers<W>,
     (task, division): (&Task, &Division),
 ) -> Result<Option<(Summary, usize)>, Error> {
     let Some(len) = bytes.first_chunk().map(|len| u32::from_le_bytes(*len) as usize) else { return Ok(None) };

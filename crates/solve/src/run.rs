@@ -238,7 +238,7 @@ impl Share {
         self.compute_each(peers, |_, _| {})
     }
 
-    /// The same, and each time step, by its number, is given what this member's parts have come to.
+    /// The same, and each time step, by its number, is given what this member's parts have come to: anew where a step is, as somebody was lost.
     ///
     /// # Errors
     /// As [`Share::compute`].
@@ -265,8 +265,11 @@ impl Share {
                 if self.norms.len() >= self.task.steps as usize {
                     return Ok(Some(outcome));
                 }
-                peers.next_stage()?;
-                self.parts.iter_mut().for_each(|part| part.block.begin_step(&part.kept));
+                match peers.next_stage() {
+                    Ok(_) => self.parts.iter_mut().for_each(|part| part.block.begin_step(&part.kept)),
+                    Err(polyrail_p2p::Error::Changed) => self.change(peers)?,
+                    Err(why) => return Err(why.into()),
+                }
             }
         }
     }
@@ -298,14 +301,17 @@ impl Share {
             }
         };
         self.progress.changes += 1;
-        // who has handed in, and goes on, stops anew: only runs of one stage have changes
-        self.norms.clear();
+        // who has handed in, or gone on to a step that others had not come to, ends that step anew
+        self.norms.truncate(peers.stage() as usize);
         self.multigrid = None;
         self.parts.retain(|part| !change.lost.contains(&part.number));
         for (number, state) in change.set {
             let mut new = part(&self.task, &self.division, number);
             if let Some(state) = state {
-                new.block.restore(&state).map_err(|why| Error::Task(format!("part {number}: {why}")))?;
+                let bad = |why: String| Error::Task(format!("part {number}: {why}"));
+                let (norms, state) = of_state(&state, peers.stage()).map_err(bad)?;
+                new.block.restore(state).map_err(bad)?;
+                self.norms = norms;
             }
             self.parts.retain(|part| part.number != number);
             self.parts.push(new);
@@ -329,7 +335,8 @@ impl Share {
         }
         if peers.keeps() {
             for part in &self.parts {
-                peers.keep(part.number, part.block.state())?;
+                let norms = self.norms.iter().flat_map(|norm| norm.to_le_bytes());
+                peers.keep(part.number, norms.chain(part.block.state()).collect())?;
             }
         }
         let judged = peers.judged();
@@ -449,6 +456,14 @@ fn is_over<W: Wire>(peers: &mut Peers<W>) -> Result<bool, Error> {
         Err(polyrail_p2p::Error::Changed) => Ok(false),
         done => Ok(done?.is_some()),
     }
+}
+
+/// What a state of a part begins with, the norms of the time steps before its own, and the rest.
+fn of_state(state: &[u8], step: u32) -> Result<(Vec<f64>, &[u8]), String> {
+    let cut = state.split_at_checked(step as usize * 8);
+    let (norms, rest) = cut.ok_or_else(|| format!("a state of {} bytes in time step {step}", state.len()))?;
+    let norm = |bytes: &[u8]| f64::from_le_bytes(*bytes.first_chunk().expect("eight bytes"));
+    Ok((norms.chunks_exact(8).map(norm).collect(), rest))
 }
 
 fn part(task: &Task, division: &Division, number: u32) -> Part {

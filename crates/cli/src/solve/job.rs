@@ -68,7 +68,7 @@ pub fn main(args: &Obstacle, launched: &mut Option<Launched>) -> Result<(), Erro
         let points = (args.points as f64).powi(3) / peers as f64 * f64::from(task.inner);
         ((AGAIN / (points * SWEEP * sweeps)) as u64).max(if is_multigrid { CYCLES_KEPT } else { EVERY })
     };
-    let keep = args.keep.unwrap_or_else(|| if args.steps.is_some() { 0 } else { usual_keep() });
+    let keep = args.keep.unwrap_or_else(usual_keep);
     let others_join = args.wait_for > 0 || args.open || by_launcher > 1;
     let job = Job { parts, scheme: args.scheme, tolerance, every: judged, keep, task: task.to_bytes() };
     // files that cannot be written are told of before anything is computed

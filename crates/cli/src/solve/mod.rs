@@ -330,10 +330,5 @@ fn checked(args: &Obstacle) -> Result<(), Error> {
     if let Some(dt) = args.dt.filter(|dt| !(1e-12..=1e12).contains(dt)) {
         return Err(Error::Use(format!("--dt {dt} is not possible: 1e-12 to 1e12")));
     }
-    if args.steps.is_some() && args.keep.is_some_and(|keep| keep > 0) {
-        return Err(Error::Use(
-            "--keep with --steps is not possible yet: a process that is lost ends a run of time steps".into(),
-        ));
-    }
     Ok(())
 }

@@ -185,6 +185,16 @@ int P2Pjudged(const P2Peers *peers, int *judged);
  * not NaN. The largest of all counts. */
 int P2Pconverged(P2Peers *peers, double norm, P2Pverdict *verdict);
 
+/* ---- One problem after another ---- */
+
+/* After a verdict, in place of stopping: all go on with a problem that follows from the vector that was judged, a time step say. All members call it, or none. Iterations go on counting.
+ * `stage` (optional): how many verdicts have been gone on from. P2P_E_USE: there is no verdict. */
+int P2Pnext_stage(P2Peers *peers, uint32_t *stage);
+
+/* How many verdicts have been gone on from. Where the job's `keep` is not 0 it may be one less after P2Pchange than before: that stage then ends anew, with another verdict; states that are
+ * kept hold what the stage is besides the vector. */
+int P2Pstage(const P2Peers *peers, uint32_t *stage);
+
 /* ---- Members that are lost, and join: where the job's `keep` is not 0 ---- */
 
 /* Whether the states of all parts held here are to be given to P2Pkeep now, before anything is sent (*keeps is not 0). */

@@ -132,6 +132,12 @@ class Peers:
     def iteration(self) -> int:
         """The iteration that is computed, from 0 on."""
     @property
+    def stage(self) -> int:
+        """How many verdicts have been gone on from.
+
+        Where states are kept it may be one less after ``change`` than before: that stage then ends anew, with another verdict.
+        """
+    @property
     def judged(self) -> bool:
         """Whether what is sent in this iteration may be what all stop with: keep it until ``converged`` has returned, and have its norm exactly."""
     @property
@@ -160,6 +166,11 @@ class Peers:
         """Ends the iteration; a verdict, when all may stop.
 
         ``norm`` is how far the vector is from a solution that this member's parts and what they received make, before they were computed anew.
+        """
+    def next_stage(self) -> int:
+        """After a verdict, in place of stopping: all go on with a problem that follows from the vector that was judged, a time step say; which stage that is, from 0 on.
+
+        All members call it, or none. Iterations go on counting.
         """
     def keep(self, part: int, state: _Data) -> None:
         """Keeps the state of a part, with which this iteration begins, here and at another member, so that the run can go on when this one is lost."""
