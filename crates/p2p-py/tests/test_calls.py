@@ -60,7 +60,7 @@ def test_what_a_run_is(pair: Pair) -> None:
 
 def test_all_go_on_after_a_verdict(pair: Pair) -> None:
     def run(peers: p2p.Peers) -> list[tuple[int, int]]:
-        stages = []
+        stages: list[tuple[int, int]] = []
         while len(stages) < 3:
             if peers.converged(0.0) is None:
                 continue
