@@ -92,6 +92,8 @@ pub(crate) struct Exchange<W> {
     pub(crate) unconfirmed: BTreeSet<(Stamp, u32)>,
     /// The stage that the program knows that it is in.
     pub(crate) stage: u32,
+    /// Whether a view that it does not know of has gone back behind that.
+    pub(crate) went_back: bool,
     pub(crate) changed: Option<Changed>,
     /// The parts that the program knows that it holds.
     pub(crate) known: Vec<u32>,
@@ -141,6 +143,7 @@ impl<W: Wire> Exchange<W> {
             kept: Kept::default(),
             unconfirmed: BTreeSet::new(),
             stage: 0,
+            went_back: false,
             changed: None,
             known: Vec::new(),
             listening: HashSet::new(),
@@ -203,7 +206,7 @@ impl<W: Wire> Exchange<W> {
     fn to_set(&self, before: &[u32]) -> Vec<(u32, Option<Stamp>)> {
         let in_step = self.view.from_of(self.seat.me).is_some();
         // out of step what stays goes on as it is; not so in a stage that others may not have come to
-        let goes_on = !in_step && self.view.stage == self.stage;
+        let goes_on = !in_step && self.view.stage == self.stage && !self.went_back;
         let is_set = |part: &u32| !goes_on || !before.contains(part);
         self.seat
             .mine
@@ -234,6 +237,7 @@ impl<W: Wire> Exchange<W> {
         self.unconfirmed.clear();
         (self.seat, self.view, self.epoch) = (Seat::new(&view, me), view, epoch);
         self.sit_down(was_at)?;
+        self.went_back |= self.view.stage < self.stage;
         let lost = before.iter().copied().filter(|part| !self.seat.mine.contains(part)).collect();
         self.changed = Some(Changed { lost, set: self.to_set(&before) });
         let epoch = u64::from(epoch);
@@ -309,8 +313,8 @@ impl<W: Wire> Exchange<W> {
     }
 
     fn is_kept(&mut self, part: u32, stamp: Stamp) {
-        let most = self.seat.keeps;
         let Some(members) = &mut self.members else { return };
+        let most = if members.has_promised() { self.seat.keeps.twice() } else { self.seat.keeps };
         members.keeps(part, stamp);
         // what the view goes on from, and what was promised for the next, stays
         let held = self.view.state_of(part);
@@ -364,6 +368,11 @@ impl<W: Wire> Exchange<W> {
     /// Whether nobody else is left who computes, where members may be lost.
     pub(crate) fn is_alone(&self) -> bool {
         self.members.as_ref().is_some_and(Members::is_alone)
+    }
+
+    /// How many states have not been said to be kept yet, and how much waits to be sent.
+    pub(crate) fn backlog(&self) -> (usize, usize) {
+        (self.unconfirmed.len(), self.outgoing.len())
     }
 
     pub(crate) fn waited(&self) -> Waited {
@@ -471,6 +480,10 @@ impl<W: Wire> Exchange<W> {
         if part >= self.view.job.parts {
             return Err(breach(from, "a state is of a part that there is not"));
         }
+        let has_reason = |one: u16| usize::from(one) == from;
+        if !has_reason(self.view.owners[part as usize]) && !has_reason(self.view.holders[part as usize].0) {
+            return Err(breach(from, "a state comes of one that neither holds the part nor hands it over"));
+        }
         let number = number_of(message);
         let whole =
             self.kept.take_in(from, part, number, &message[HEAD..]).map_err(|why| breach(from, why))?;
@@ -543,8 +556,24 @@ impl<W: Wire> Exchange<W> {
         Ok(())
     }
 
+    /// A member whose session had ended has another: what was on its way between the two comes again.
+    fn is_back(&mut self, from: PeerIdx, number: usize) {
+        if self.seat.ways[number] == Way::Here || !self.listening.insert(from) {
+            return;
+        }
+        self.wire.recv(Some(from), Class::Posted.tag(0), vec![0; HEAD + PIECE_HEAD + PIECE]);
+        if self.seat.backup == Some(number) {
+            for (stamp, part) in self.unconfirmed.clone() {
+                self.send_state(number, part, stamp);
+            }
+        }
+    }
+
     fn hear(&mut self, from: PeerIdx, bytes: &[u8]) -> Result<(), Error> {
         let number = self.numbers.get(&from).copied();
+        if let Some(number) = number {
+            self.is_back(from, number);
+        }
         let (epoch, said) = match words::decode(bytes) {
             Ok(word) => word,
             // who is not in the view is not taken at its word for anything

@@ -15,6 +15,13 @@ pub(crate) struct Stay {
     pub(crate) of_stages: [usize; 2],
 }
 
+impl Stay {
+    /// Twice as many.
+    pub(crate) fn twice(self) -> Self {
+        Self { newest: self.newest * 2, of_stages: self.of_stages.map(|most| most * 2) }
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Kept {
     states: BTreeMap<(u32, Stamp), Vec<u8>>,

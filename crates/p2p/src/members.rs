@@ -14,6 +14,7 @@
 //! No clock, no randomness, no trust in words: time is given, and what does not fit is left aside.
 
 use crate::view::{Member, NOBODY, Stamp, View};
+use crate::words;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Time in nanoseconds.
@@ -32,8 +33,10 @@ const WATCHED: usize = 3;
 const AGAIN: Time = 1_000 * MILLISECOND;
 /// Those who want to join and wait for it, at most.
 const JOINING: usize = 64;
-/// States of a part that are listed, at most: more than are kept of it.
+/// States of a part that are listed, at most: as many as are kept of it.
 const STATES: usize = 16;
+/// States that are listed, at most: half of the longest word.
+const LISTED: usize = words::LONGEST / 2 / 16;
 
 /// What members say to each other about who takes part.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,6 +110,8 @@ pub struct Members {
     /// Others' word for it.
     told: BTreeSet<u16>,
     joining: Vec<Member>,
+    /// Whether it has asked for promises twice, as by the first all would begin anew.
+    twice: bool,
     /// When each was heard last, and how long it is busy at most.
     heard: Vec<(Time, Time)>,
     kept: BTreeSet<(u32, Stamp)>,
@@ -137,6 +142,7 @@ impl Members {
             silent: BTreeSet::new(),
             told: BTreeSet::new(),
             joining: Vec::new(),
+            twice: false,
             heard: vec![(now, 0); members],
             kept: BTreeSet::new(),
             counted_on: BTreeSet::new(),
@@ -177,6 +183,11 @@ impl Members {
     /// Whether a view may be decided that counts on this state, which this member said that it keeps.
     pub fn counts_on(&self, part: u32, stamp: Stamp) -> bool {
         self.counted_on.contains(&(part, stamp))
+    }
+
+    /// Whether this member has promised in this view: others' promises may come later, and lists are of some time ago when a view is decided.
+    pub fn has_promised(&self) -> bool {
+        self.promised > 0
     }
 
     /// The session with a member has ended, or it cannot be reached.
@@ -333,12 +344,11 @@ impl Members {
 
     fn promise(&mut self, ballot: u64) -> Promise {
         self.promised = ballot;
-        let mut kept: Vec<(u32, Stamp)> = Vec::new();
-        for (part, stamp) in self.kept.iter().rev() {
-            if kept.iter().rev().take_while(|(other, _)| other == part).count() < STATES {
-                kept.push((*part, *stamp));
-            }
-        }
+        let mut all: BTreeMap<u32, Vec<Stamp>> = BTreeMap::new();
+        self.kept.iter().rev().for_each(|(part, stamp)| all.entry(*part).or_default().push(*stamp));
+        // the newest of each first: a word is not longer than it may be
+        let of_rank = |rank: usize| all.iter().filter_map(move |(part, of)| Some((*part, *of.get(rank)?)));
+        let kept: Vec<(u32, Stamp)> = (0..STATES).flat_map(of_rank).take(LISTED).collect();
         self.counted_on.extend(kept.iter().copied());
         Promise { accepted: self.accepted.clone(), kept }
     }
@@ -386,6 +396,11 @@ impl Members {
             // it may have been decided
             Some((_, view)) => view.clone(),
             None => match self.next(&promises) {
+                // the lists may be of different times: what was listed is kept, and is in the next lists
+                Some(view) if !self.twice && begins_anew(&view, &promises) => {
+                    self.twice = true;
+                    return self.prepare(now);
+                }
                 Some(view) => Box::new(view),
                 None => {
                     self.role = Role::Follows;
@@ -537,6 +552,14 @@ fn of_stage(
     of.range(Stamp { stage, number: 0 }..=Stamp { stage, number: u64::MAX })
 }
 
+/// Whether all begin anew in a view, though there are states.
+fn begins_anew(view: &View, promises: &BTreeMap<u16, Promise>) -> bool {
+    let is_later = |(_, stamp): &(u32, Stamp)| stamp.stage > 0 || stamp.number > 0;
+    view.stage == 0
+        && view.holders.iter().all(|(_, number)| *number == 0)
+        && promises.values().any(|promise| promise.kept.iter().any(is_later))
+}
+
 /// The last stage of which somebody keeps a state of every part, and of those who are in step one of the same iteration; 0, which all can begin with, if there is none.
 fn last_stage(parts: u32, in_step: &BTreeMap<u32, Vec<u32>>, states: &States) -> u32 {
     let Some(first) = states.get(&0) else { return 0 };
@@ -605,11 +628,18 @@ mod tests {
         own.iter().map(named).for_each(|(part, stamp)| one.keeps(part, stamp));
         one.lost(2, 1);
         one.tick(AGAIN);
-        let Role::Prepares { ballot, .. } = one.role else { panic!("it proposes") };
-        let kept = others.iter().map(named).collect();
-        one.hear(1, Word::Promise { ballot, accepted: None, kept }, AGAIN);
-        one.hear(1, Word::Accept { ballot }, AGAIN);
-        one.decided().expect("both have accepted")
+        let kept: Vec<(u32, Stamp)> = others.iter().map(named).collect();
+        let mut asked = 0;
+        while let Role::Prepares { ballot, .. } = one.role {
+            asked += 1;
+            one.hear(1, Word::Promise { ballot, accepted: None, kept: kept.clone() }, AGAIN);
+            one.hear(1, Word::Accept { ballot }, AGAIN);
+        }
+        let view = one.decided().expect("both have accepted");
+        // that all begin anew is asked for twice
+        let is_anew = view.stage == 0 && view.holders.iter().all(|(_, number)| *number == 0);
+        assert_eq!(asked, 1 + u32::from(is_anew));
+        view
     }
 
     #[test]

@@ -470,8 +470,8 @@ impl<W: Wire> Peers<W> {
     /// After a verdict, in place of stopping: all go on with the next stage of the run, whose problem follows from the vector that was judged. All members do so, or none. Which stage it
     /// is. Iterations go on counting, and what is received first where nobody is in step may still be of the stage before: as good a beginning as any.
     ///
-    /// Where members may be lost, a state holds what the stage is besides the vector; and it may be gone back to the stage before, when somebody is lost who had not come to this one: then
-    /// that ends anew, with another verdict.
+    /// Where members may be lost, a state holds what the stage is besides the vector; and it may be gone back to an earlier stage, the first one even, when somebody is lost: then
+    /// those end anew, with other verdicts.
     ///
     /// # Errors
     /// There is no verdict; [`Error::Changed`].
@@ -498,8 +498,8 @@ impl<W: Wire> Peers<W> {
         self.exchange.rounds.as_ref().is_some_and(Rounds::keeps)
     }
 
-    /// Keeps the state of a part, with which this iteration begins, here and at another member, so that the run can go on from it when this one is lost. It waits where the states that were
-    /// kept before are not there yet, and all are in step.
+    /// Keeps the state of a part, with which this iteration begins, here and at another member, so that the run can go on from it when this one is lost. It waits where those that
+    /// were kept before are not there yet and this one has to be: where members are in step, and where all begin a stage with it. Where this norm may end a stage, [`Peers::converged`] waits until all are.
     ///
     /// # Errors
     /// As [`Peers::send`].
@@ -525,7 +525,12 @@ impl<W: Wire> Peers<W> {
             (self.exchange.seat.backup, self.exchange.unconfirmed.first())
             && before.is_none_or(|before| *first < before)
         {
+            let before = self.exchange.backlog();
             self.exchange.turn(&mut waited, backup)?;
+            // a long state takes its time
+            if self.exchange.backlog() != before {
+                waited = self.exchange.waited();
+            }
         }
         Ok(())
     }
@@ -542,7 +547,7 @@ impl<W: Wire> Peers<W> {
         match self.states_of(&changed) {
             Ok(set) => {
                 self.exchange.known = self.parts().to_vec();
-                self.exchange.stage = self.exchange.view.stage;
+                (self.exchange.stage, self.exchange.went_back) = (self.exchange.view.stage, false);
                 self.exchange.rounds.iter_mut().for_each(Rounds::keep_now);
                 Ok(Change { iteration: self.iteration(), lost: changed.lost, set })
             }

@@ -347,7 +347,7 @@ impl Rounds {
     /// Whether states are kept in the iteration that is computed.
     pub fn keeps(&self) -> bool {
         let Keeping { last, due, here, .. } = self.keeping;
-        self.setting.keep > 0 && (due || here && self.iteration >= last + self.setting.keep)
+        self.setting.keep > 0 && (due || here && self.iteration >= last.saturating_add(self.setting.keep))
     }
 
     /// Whether states are kept in it of which there have to be some before the stage ends.
@@ -496,7 +496,8 @@ impl Rounds {
             Some(parent) => self.out.push_back((parent, Word::Share { round: number, norm })),
             None => {
                 let Setting { keep, .. } = self.setting;
-                let keep = keep > 0 && !self.all_in_step() && self.iteration >= self.keeping.begun + keep;
+                let is_due = self.iteration >= self.keeping.begun.saturating_add(keep);
+                let keep = keep > 0 && !self.all_in_step() && is_due;
                 self.conclude(number, norm, keep);
             }
         }

@@ -40,6 +40,7 @@ const STATES: u64 = 8;
 /// Out of step any of a stage will do. In step all go back to one iteration, of which all states have to be there: those of who is lost where they were kept besides. Of a member's newest
 /// state it may not have been said yet that it is, but of the one before it has, as it is waited for; and who is ahead of it, by an iteration for each member between them at most, may have kept
 /// more meanwhile. Where not all are in step, they have a stage in common: of the newest of which there are states somebody may not have kept any yet, of the one before all have.
+/// While a view is being agreed on twice as many stay: lists of what there is come at different times.
 fn keeps(view: &View, workers: usize) -> Stay {
     let ahead = (workers as u64).saturating_sub(1).div_ceil(view.job.keep.max(1));
     let in_step = (2 + ahead).min(STATES) as usize;

@@ -91,8 +91,13 @@ where
         let late = u128::from(locked(&world).now) > model.most.as_nanos();
         let Some(member) = next.filter(|_| !late) else {
             let seconds = locked(&world).now as f64 * 1e-9;
+            let left = left(&coroutines);
+            // who waited last was killed
+            if left == 0 {
+                break;
+            }
             // coroutines that are not at their ends are unwound
-            return Err(Stuck { seconds, left: left(&coroutines) });
+            return Err(Stuck { seconds, left });
         };
         coroutines[member].resume();
         if coroutines[member].is_done() || !model.killed.is_empty() {

@@ -191,8 +191,8 @@ int P2Pconverged(P2Peers *peers, double norm, P2Pverdict *verdict);
  * `stage` (optional): how many verdicts have been gone on from. P2P_E_USE: there is no verdict. */
 int P2Pnext_stage(P2Peers *peers, uint32_t *stage);
 
-/* How many verdicts have been gone on from. Where the job's `keep` is not 0 it may be one less after P2Pchange than before: that stage then ends anew, with another verdict; states that are
- * kept hold what the stage is besides the vector. */
+/* How many verdicts have been gone on from. Where the job's `keep` is not 0 it may be less after P2Pchange than before, 0 even: those stages then end anew, with other verdicts; states that
+ * are kept hold what the stage is besides the vector. */
 int P2Pstage(const P2Peers *peers, uint32_t *stage);
 
 /* ---- Members that are lost, and join: where the job's `keep` is not 0 ---- */

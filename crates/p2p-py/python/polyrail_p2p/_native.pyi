@@ -135,7 +135,7 @@ class Peers:
     def stage(self) -> int:
         """How many verdicts have been gone on from.
 
-        Where states are kept it may be one less after ``change`` than before: that stage then ends anew, with another verdict.
+        Where states are kept it may be less after ``change`` than before, 0 even: those stages then end anew, with other verdicts.
         """
     @property
     def judged(self) -> bool:
