@@ -14,7 +14,6 @@
 //! No clock, no randomness, no trust in words: time is given, and what does not fit is left aside.
 
 use crate::view::{Member, NOBODY, Stamp, View};
-use crate::words;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Time in nanoseconds.
@@ -36,7 +35,7 @@ const JOINING: usize = 64;
 /// States of a part that are listed, at most: as many as are kept of it.
 const STATES: usize = 16;
 /// States that are listed, at most: half of the longest word.
-const LISTED: usize = words::LONGEST / 2 / 16;
+pub(crate) const LISTED: usize = 1 << 15;
 
 /// What members say to each other about who takes part.
 #[derive(Debug, Clone, PartialEq)]

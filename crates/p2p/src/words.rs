@@ -16,6 +16,7 @@ pub(crate) const LONGEST: usize = 1 << 20;
 pub const VERSION: u8 = 2;
 /// States that a member says that it keeps, at most.
 const STATES: usize = 8 * PARTS;
+const _: () = assert!(members::LISTED * 16 <= LONGEST / 2);
 /// Bytes of a reason, at most.
 const REASON: usize = 1 << 10;
 /// Bytes before a word's own.
