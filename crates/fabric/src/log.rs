@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io::Write as _;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use crate::ffi::host::HostOf;
 
@@ -25,7 +27,22 @@ pub fn tell(line: fmt::Arguments<'_>) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// The same, unless it has been told before: what fails for one endpoint fails for the next.
+/// How long a launcher is given to carry a line, and between two that are given it.
+const CARRIED: Duration = Duration::from_millis(100);
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Writes a line to standard error of what the program may end by at once. A launcher carries what ranks write from other hosts (MPICH's Hydra does), and of a job that is aborted it drops what it had not carried yet: it is given the time.
+pub fn tell_before_the_end(line: fmt::Arguments<'_>) {
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    tell(line);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if last.is_none_or(|last| last.elapsed() > AGAIN) {
+        sleep(CARRIED);
+        *last = Some(Instant::now());
+    }
+}
+
+/// Writes a line to standard error, unless it has been told before: what fails for one endpoint fails for the next.
 pub fn tell_once(line: &impl fmt::Display) {
     static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let line = line.to_string();

@@ -8,7 +8,7 @@ use polyrail_core::wire::PeerId;
 
 use super::endpoint::Endpoint;
 use crate::ffi::*;
-use crate::log::{log, tell};
+use crate::log::{log, tell_before_the_end};
 use crate::state::av::Av;
 use crate::state::slab::Slab;
 
@@ -112,7 +112,7 @@ impl Endpoint {
     pub fn why_gone(&mut self, peer: PeerIdx) -> Option<&str> {
         let why = self.worker.as_ref()?.why(peer)?;
         if let Some(line) = self.told.loss(peer, why) {
-            tell(format_args!("{line}"));
+            tell_before_the_end(format_args!("{line}"));
         }
         Some(why)
     }
