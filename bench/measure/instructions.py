@@ -18,7 +18,7 @@ SEND, INJECT, POLL, RAILS = (
 COUNTS = {SEND: ("send", 16_000, 48_000, 1), INJECT: ("inject", 16_000, 48_000, 1), POLL: ("poll", 20, 120, 200)}
 FEW, MANY = 1000, 11000
 # What each may cost: raise one only for a reason that the commit gives. A few above what was counted, since compilers differ.
-BUDGET = {SEND: 695, INJECT: 640, POLL: 115, RAILS: 780}
+BUDGET = {SEND: 695, INJECT: 640, POLL: 115, RAILS: 783}
 
 
 def count(words: list, env: dict[str, str]) -> int:
