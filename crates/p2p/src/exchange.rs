@@ -99,6 +99,8 @@ pub(crate) struct Exchange<W> {
     pub(crate) known: Vec<u32>,
     /// From whom pieces can come.
     listening: HashSet<PeerIdx>,
+    /// Members whose session had ended in this view, and who have another: of what they sent some pieces are missing, and come again.
+    back: HashSet<usize>,
     /// Words of views that are not known here yet.
     early: VecDeque<(PeerIdx, Vec<u8>)>,
     /// Pieces of states of such views: who hands them over may have gone on before this one.
@@ -147,6 +149,7 @@ impl<W: Wire> Exchange<W> {
             changed: None,
             known: Vec::new(),
             listening: HashSet::new(),
+            back: HashSet::new(),
             early: VecDeque::new(),
             early_states: Vec::new(),
             answered: HashMap::new(),
@@ -235,6 +238,7 @@ impl<W: Wire> Exchange<W> {
         });
         self.kept.begin_anew();
         self.unconfirmed.clear();
+        self.back.clear();
         (self.seat, self.view, self.epoch) = (Seat::new(&view, me), view, epoch);
         self.sit_down(was_at)?;
         self.went_back |= self.view.stage < self.stage;
@@ -249,7 +253,7 @@ impl<W: Wire> Exchange<W> {
         self.posted.retain(|(_, message)| epoch_of(message) >= epoch);
         self.outgoing.retain(|outgoing| outgoing.tag.is_some());
         self.gone = None;
-        self.hand_over();
+        self.hand_over(None);
         for (from, message) in std::mem::take(&mut self.early_states) {
             match (epoch_of(&message).cmp(&epoch), self.numbers.get(&from).copied(), read_head(&message)) {
                 (Ordering::Equal, Some(number), Some((_, link))) => {
@@ -265,13 +269,14 @@ impl<W: Wire> Exchange<W> {
         Ok(())
     }
 
-    /// Sends states that are kept here to those who go on from them.
-    fn hand_over(&mut self) {
+    /// Sends states that are kept here to those who go on from them, or to one of those.
+    fn hand_over(&mut self, to: Option<usize>) {
         for part in 0..self.view.job.parts {
             let (holder, owner) = (self.view.holders[part as usize].0, self.view.owners[part as usize]);
             let (holder, owner) = (usize::from(holder), usize::from(owner));
             if let Some(stamp) = self.view.state_of(part)
                 && holder == self.seat.me
+                && to.is_none_or(|to| owner == to)
                 && owner != self.seat.me
             {
                 self.send_state(owner, part, stamp);
@@ -485,8 +490,10 @@ impl<W: Wire> Exchange<W> {
             return Err(breach(from, "a state comes of one that neither holds the part nor hands it over"));
         }
         let number = number_of(message);
-        let whole =
-            self.kept.take_in(from, part, number, &message[HEAD..]).map_err(|why| breach(from, why))?;
+        let whole = match self.kept.take_in(from, part, number, &message[HEAD..]) {
+            Err(_) if self.back.contains(&from) => None,
+            whole => whole.map_err(|why| breach(from, why))?,
+        };
         if let Some(stamp) = whole {
             self.is_kept(part, stamp);
             self.say_to(from, &Said::Kept(part, stamp));
@@ -562,6 +569,8 @@ impl<W: Wire> Exchange<W> {
             return;
         }
         self.wire.recv(Some(from), Class::Posted.tag(0), vec![0; HEAD + PIECE_HEAD + PIECE]);
+        self.back.insert(number);
+        self.hand_over(Some(number));
         if self.seat.backup == Some(number) {
             for (stamp, part) in self.unconfirmed.clone() {
                 self.send_state(number, part, stamp);

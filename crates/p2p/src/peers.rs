@@ -525,10 +525,10 @@ impl<W: Wire> Peers<W> {
             (self.exchange.seat.backup, self.exchange.unconfirmed.first())
             && before.is_none_or(|before| *first < before)
         {
-            let before = self.exchange.backlog();
+            let backlog = self.exchange.backlog();
             self.exchange.turn(&mut waited, backup)?;
             // a long state takes its time
-            if self.exchange.backlog() != before {
+            if self.exchange.backlog() != backlog {
                 waited = self.exchange.waited();
             }
         }
