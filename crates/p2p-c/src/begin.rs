@@ -44,11 +44,12 @@ unsafe fn settings(from: *const P2Psettings) -> Result<Settings, Failure> {
         Failure::misuse(format!("a weight of {}: at most {} is possible", given.weight, u16::MAX))
     })?;
     let patience = duration(given.patience)?;
+    let own = Settings::from_env()?;
     Ok(Settings {
-        site: given.site,
+        site: if given.site == 0 { own.site } else { given.site },
         weight: if given.looks_on != 0 { 0 } else { weight.max(1) },
         patience: (!patience.is_zero()).then_some(patience),
-        ..Settings::from_env()?
+        ..own
     })
 }
 

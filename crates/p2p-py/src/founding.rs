@@ -19,6 +19,7 @@ pub struct Founding {
 fn settings(site: u32, weight: u16, patience: Option<f64>, raised: &Raised) -> PyResult<p2p::Settings> {
     let patience = patience.map(|seconds| duration(seconds, "a patience")).transpose()?;
     let own = p2p::Settings::from_env().map_err(|why| raised.exception(why))?;
+    let site = if site == 0 { own.site } else { site };
     Ok(p2p::Settings { site, weight, patience, pause: Some(raised.pause()), ..own })
 }
 

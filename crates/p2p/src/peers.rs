@@ -42,7 +42,7 @@ pub enum Received {
 pub struct Settings {
     /// Of its endpoint.
     pub rails: Config,
-    /// At which of the sites it is.
+    /// At which of the sites it is; 0: at one that has no number.
     pub site: u32,
     /// How much of the work it is given, as a share; 0: it looks on.
     pub weight: u16,
@@ -53,12 +53,14 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Those of the environment; a share of 1.
+    /// Those of the environment; a share of 1. Its site is what `POLYRAIL_SITE` calls it.
     ///
     /// # Errors
     /// A setting has a value that it cannot have.
     pub fn from_env() -> Result<Self, Error> {
-        Ok(Self { rails: Config::from_env()?, site: 0, weight: 1, patience: None, pause: None })
+        let rails = Config::from_env()?;
+        let site = rails.site_number().map_or(0, |number| (number as u32 ^ (number >> 32) as u32).max(1));
+        Ok(Self { rails, site, weight: 1, patience: None, pause: None })
     }
 }
 

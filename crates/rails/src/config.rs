@@ -109,6 +109,8 @@ pub struct Config {
     pub multicast: bool,
     /// Where this site's gateway to others is called, host and port; none: there is none.
     pub gateway: Option<String>,
+    /// What this host's site is called, if hosts say which of them are near each other; none: it is measured, or nobody asks.
+    pub site: Option<String>,
     /// Where events are logged; none: nowhere.
     pub log: Option<LogTo>,
     /// Faults that rails pretend, for tests; none: none.
@@ -149,6 +151,7 @@ impl Default for Config {
             background: true,
             multicast: true,
             gateway: None,
+            site: None,
             log: None,
             faults: None,
         }
@@ -233,6 +236,10 @@ pub const SETTINGS: &[(&str, &str)] = &[
         "where this site's gateway is called, through which peers and addresses of other sites are reached: host and port (default: none; polyrail wrap: what ~/.config/polyrail/site.toml says)",
     ),
     (
+        "SITE",
+        "what this host's site is called: hosts of one name are near each other, of different names far (default: measured; taken where all hosts of a job have one)",
+    ),
+    (
         "LOG",
         "append what happens to peers and lanes, one JSON object per line: a file (%p is the process, %h the host) or stderr, then :debug for choices and estimates too (default: nothing)",
     ),
@@ -247,6 +254,14 @@ pub const SETTINGS: &[(&str, &str)] = &[
 ];
 
 impl Config {
+    /// The number of this host's site, by what it is called; never 0. None: it is called nothing.
+    pub fn site_number(&self) -> Option<u64> {
+        // FNV-1a (Fowler, Noll and Vo), 64 bits
+        let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        let name = self.site.as_ref()?.trim().bytes();
+        Some(name.fold(0xcbf2_9ce4_8422_2325, hash).max(1))
+    }
+
     /// Longest message that goes eagerly over a network, in bytes, however short the path.
     pub fn net_eager(&self) -> usize {
         self.tcp_eager.unwrap_or(NET_EAGER)
@@ -339,6 +354,7 @@ impl Config {
         number(&lookup, "SLEEP_AFTER", "POLYRAIL_SLEEP_AFTER", 1, 60_000_000, |n| c.sleep_after = micros(n))?;
         c.congestion = lookup("CONGESTION");
         c.gateway = lookup("GATEWAY");
+        c.site = lookup("SITE").filter(|name| !name.trim().is_empty());
         if let Some(name) = lookup("COMPOSITION") {
             // those for a reliable network are nothing for UDP; those of values are not used yet
             let fits =
@@ -408,6 +424,9 @@ mod tests {
         };
         assert!(!with("RAILS", "tcp").unwrap().rails.reaches(Reach::Host));
         assert_eq!(with("PORT", "80").unwrap().port, 80);
+        let site = |name| with("SITE", name).unwrap().site_number();
+        assert!(site("east").is_some() && site("east") == site(" east") && site("east") != site("west"));
+        assert_eq!(site(" "), None);
         let encrypts = ["yes", "1", "no", "0"].map(|value| with("ENCRYPT", value).unwrap().encrypt);
         assert_eq!(encrypts, [true, true, false, false]);
         for (key, value) in [

@@ -109,9 +109,9 @@ struct Obstacle {
     /// Ends when its standard input does, from which it has read the address
     #[arg(long, hide = true, requires = "join")]
     until_input_ends: bool,
-    /// At which site this machine is, as a number, for --scheme hybrid
-    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
-    site: u32,
+    /// At which site this machine is, as a number, for --scheme hybrid [default: what the setting POLYRAIL_SITE calls it]
+    #[arg(long, value_name = "NUMBER")]
+    site: Option<u32>,
     /// How a block is brought closer to the solution
     #[arg(long, value_enum, default_value = "richardson")]
     method: Way,
@@ -261,8 +261,9 @@ fn read(text: &str) -> Result<[u8; ADDRESS], Error> {
     Ok(read_address(if text == "-" { line.trim() } else { text })?)
 }
 
-fn settings(site: u32, weight: u16) -> Result<Settings, Error> {
-    Ok(Settings { site, weight, ..Settings::from_env()? })
+fn settings(site: Option<u32>, weight: u16) -> Result<Settings, Error> {
+    let own = Settings::from_env()?;
+    Ok(Settings { site: site.unwrap_or(own.site), weight, ..own })
 }
 
 /// What processes of a run do, whoever started them.

@@ -72,17 +72,25 @@ fn parse(text: &str) -> Result<Vec<Host>, String> {
         .collect()
 }
 
+/// What was said here of its site, if anything was.
+fn say_site(command: &mut Command, site: Option<u32>) {
+    if let Some(site) = site {
+        command.args(["--site", &site.to_string()]);
+    }
+}
+
 /// Processes that end with this one.
 #[derive(Default)]
 pub struct Started(Vec<(String, Child)>);
 
 impl Started {
     /// Starts so many on this host.
-    pub fn here(&mut self, count: usize, site: u32, address: &str) -> Result<(), Error> {
+    pub fn here(&mut self, count: usize, site: Option<u32>, address: &str) -> Result<(), Error> {
         let own = own()?;
         for number in 0..count {
             let mut command = Command::new(&own);
-            command.args(["solve", "obstacle", "--site", &site.to_string()]).env(JOIN, address);
+            command.args(["solve", "obstacle"]).env(JOIN, address);
+            say_site(&mut command, site);
             let child = launch::spawn_bound(&command)
                 .map_err(|error| Error::system(format!("starting peer {number}"), error))?;
             self.0.push((format!("peer {number}"), child));
@@ -91,12 +99,13 @@ impl Started {
     }
 
     /// Has a host start as many as it is to, by ssh or what is given in its place, where this program is at the same place.
-    pub fn on(&mut self, host: &Host, ssh: &OsStr, site: u32, address: &str) -> Result<(), Error> {
+    pub fn on(&mut self, host: &Host, ssh: &OsStr, site: Option<u32>, address: &str) -> Result<(), Error> {
         let failed = |error| Error::system(format!("starting {} for {}", ssh.display(), host.name), error);
         let mut command = Command::new(ssh);
         command.args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=10", &host.name, "env"]);
         // what is set here holds there; the words can be read by all, and none of the settings is a secret
-        for (name, _) in settings::all() {
+        // where a host is it says itself
+        for (name, _) in settings::all().filter(|(name, _)| name != "POLYRAIL_SITE") {
             if let Some(value) = std::env::var_os(&name) {
                 command.arg(format!("{name}={}", quote(&value)));
             }
@@ -111,7 +120,7 @@ impl Started {
             "-n",
             &host.count.to_string(),
         ]);
-        command.args(["--site", &site.to_string()]);
+        say_site(&mut command, site);
         let mut bound = launch::bound(&command);
         let mut child = bound.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().map_err(failed)?;
         // the address is the key to the run; the end of this input, however it comes, is the end of what is there

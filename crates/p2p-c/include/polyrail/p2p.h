@@ -74,7 +74,7 @@ typedef struct P2Pjob {
 typedef struct P2Psettings {
     size_t size;       /* sizeof(P2Psettings) */
     double patience;   /* seconds to wait for a member that is connected and says nothing; 0: as long as it is connected */
-    uint32_t site;     /* at which of the sites it is, for P2P_HYBRID */
+    uint32_t site;     /* at which of the sites it is, for P2P_HYBRID; 0: where POLYRAIL_SITE says */
     uint32_t weight;   /* how much of the work it is given, as a share, at most 65535; 0: a share of 1 */
     uint32_t looks_on; /* not 0: it is given none */
     uint32_t reserved; /* 0 */

@@ -196,7 +196,7 @@ class Peers:
 def found(*, site: int = 0, weight: int = 1, patience: float | None = None) -> Founding:
     """Opens an endpoint for a run that others are to join, by the environment's settings (``POLYRAIL_...``).
 
-    ``site`` says where this machine is, for the scheme "hybrid"; ``weight`` how much it is given to do, as a share, 0: it looks on; ``patience`` how many
+    ``site`` says where this machine is, for the scheme "hybrid", 0: what ``POLYRAIL_SITE`` calls it; ``weight`` how much it is given to do, as a share, 0: it looks on; ``patience`` how many
     seconds to wait for somebody who is connected and says nothing, None: as long as it is connected.
     """
 
