@@ -238,8 +238,13 @@ pub struct Far {
 impl Far {
     /// Whether a round trip is so long that it counts.
     pub fn is_long(&self) -> bool {
-        self.rtt >= FAR.enter
+        is_far(self.rtt)
     }
+}
+
+/// Whether a round trip of so many nanoseconds is so long that it counts.
+pub fn is_far(round_trip: u64) -> bool {
+    round_trip >= FAR.enter
 }
 
 /// Round trips' worth of bytes that go eagerly by the only lane: to announce them would take a fifth of the time.

@@ -5,6 +5,8 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
+use polyrail_core::wire::HostId;
+
 use crate::ffi::host::Host;
 use crate::ffi::{fi_context, fi_provider};
 use crate::limits::VERSION;
@@ -74,6 +76,13 @@ pub extern "C" fn polyrail_look_in(begins: c_int) {
 #[unsafe(no_mangle)]
 pub extern "C" fn polyrail_asking(begins: c_int) {
     polyrail_rails::worker::asking(begins != 0);
+}
+
+/// The companion asks whether a host, by its number, is far: 1, or 0 where it is near or no network has led to it. No lock of a domain is taken: no call of
+/// libfabric's is under way.
+#[unsafe(no_mangle)]
+pub extern "C" fn polyrail_is_far(host: u64) -> c_int {
+    polyrail_rails::far::is_far(HostId(host)).unwrap_or(false).into()
 }
 
 /// The companion sleeps between its looks, on a word (futex(2)): the domains' threads go on with what comes, where they do not rest, and wake it when the

@@ -21,6 +21,7 @@
 //! | [`keys`] | keys of encrypted connections |
 //! | [`events`], [`top`] | what happened, for `POLYRAIL_LOG`; what is happening, for `polyrail top` |
 //! | [`report`](mod@report) | telling `polyrail run` that this process uses Polyrail |
+//! | `far` | which hosts are far |
 //! | `watched` | what a recorder of the process is told |
 //! | `sys` | epoll and poll, wrapped once |
 //! | `primitive` | atomics, shared bytes and barriers, which loom can take the place of |
@@ -40,6 +41,7 @@ pub mod config;
 pub mod discover;
 pub mod error;
 pub mod events;
+pub mod far;
 pub mod host;
 pub mod keys;
 pub mod list;

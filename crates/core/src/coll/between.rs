@@ -4,10 +4,12 @@
 //! efficient reduction algorithms for non-power-of-two number of processors", EuroPVM/MPI 2004). Broadcast: a binomial tree.
 //! Reduce: a binary tree over the hosts in order, whose inner nodes are computed where the root is, if it is below them. Barrier: dissemination
 //! (Hensgen, Finkel and Manber, "Two algorithms for barrier synchronization", 1988). What is long goes along a line of hosts, piece by piece.
+//! Scan: what each has goes twice as far in each step.
 //! Allgather: each passes on all that it has (Bruck and others, "Efficient algorithms for all-to-all communications in multiport
 //! message-passing systems", IEEE TPDS 1997).
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// What becomes of what a step receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,65 @@ impl Step {
 
     fn receive(from: usize, then: Then) -> Self {
         Self { to: None, from: Some((from, then)) }
+    }
+}
+
+/// Hosts that stand beside each other, and what they have, combined. None: nothing, of which nobody wants more than that it comes.
+pub type Node = Range<usize>;
+
+/// In which order what hosts have is combined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// That of [`allreduce`].
+    Doubled,
+    /// That of [`reduce`].
+    Tree,
+}
+
+impl Order {
+    /// Where a node's second half begins; none of a single host.
+    fn middle(self, n: usize, node: &Node) -> Option<usize> {
+        let length = node.len();
+        if length < 2 {
+            return None;
+        }
+        let folded = 2 * (n - (1 << n.ilog2()));
+        if self == Self::Tree || length == 2 && node.end <= folded {
+            return Some(node.start + length.next_power_of_two() / 2);
+        }
+        let number = |host: usize| if host < folded { host / 2 } else { host - folded / 2 };
+        let middle = usize::midpoint(number(node.start), number(node.end));
+        Some(if middle < folded / 2 { 2 * middle } else { middle + folded / 2 })
+    }
+
+    pub(super) fn halves(self, n: usize, node: &Node) -> Option<[Node; 2]> {
+        let middle = self.middle(n, node)?;
+        Some([node.start..middle, middle..node.end])
+    }
+
+    /// What is combined of a node, one after the other, where those that are had already are not.
+    pub(super) fn pairs(
+        self,
+        n: usize,
+        node: &Node,
+        is_had: &dyn Fn(&Node) -> bool,
+        pairs: &mut Vec<[Node; 2]>,
+    ) {
+        if is_had(node) {
+            return;
+        }
+        if let Some([first, second]) = self.halves(n, node) {
+            self.pairs(n, &first, is_had, pairs);
+            self.pairs(n, &second, is_had, pairs);
+            pairs.push([first, second]);
+        }
+    }
+
+    /// What is combined of what `n` hosts have, one after the other: the first of two with the second.
+    pub fn of_all(self, n: usize) -> Vec<[Node; 2]> {
+        let mut pairs = Vec::new();
+        self.pairs(n, &(0..n), &|_| false, &mut pairs);
+        pairs
     }
 }
 
@@ -114,11 +175,20 @@ pub fn reduce(n: usize, me: usize, root: usize) -> Vec<Step> {
     steps
 }
 
-/// What one host does with each piece of what is long.
+/// Who each piece of what is long comes from, and whom it goes to then.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Passage {
+    /// None where it begins.
+    pub from: Option<usize>,
+    /// In this order.
+    pub to: Vec<usize>,
+}
+
+/// What one host does with each piece of what is long and is combined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
-    /// Who it comes from, or what is combined with the own, in this order.
-    pub from: Vec<(usize, Then)>,
+    /// What is combined, in the order of hosts, from the last to the first: its own, by its own number, and what comes from others.
+    pub of: Vec<usize>,
     /// Whom it goes to then.
     pub to: Option<usize>,
     /// Who the result comes from, at a root that does not compute it.
@@ -126,28 +196,38 @@ pub struct Link {
 }
 
 /// All get what `root` has, one from the other.
-pub fn broadcast_line(n: usize, me: usize, root: usize) -> Link {
+pub fn broadcast_line(n: usize, me: usize, root: usize) -> Passage {
     let number = (me + n - root) % n;
-    let from = if number > 0 { Vec::from([((me + n - 1) % n, Then::Replace)]) } else { Vec::new() };
-    Link { from, to: (number + 1 < n).then_some((me + 1) % n), result: None }
+    Passage {
+        from: (number > 0).then_some((me + n - 1) % n),
+        to: (number + 1 < n).then_some((me + 1) % n).into_iter().collect(),
+    }
 }
 
 /// `root` gets what all have, combined in the order of hosts, from the last to the first, and the same way whoever is the root.
 pub fn reduce_line(n: usize, me: usize, root: usize) -> Link {
-    let behind = (me + 1 < n).then_some((me + 1, Then::OursFirst));
-    let mut link = Link { from: behind.into_iter().collect(), to: me.checked_sub(1), result: None };
-    match (me, root) {
-        // the second host can take what the first has as well as the other way round
-        (0, 1) => link = Link { from: Vec::new(), to: Some(1), result: None },
-        (1, 1) => {
-            link.from.push((0, Then::TheirsFirst));
-            link.to = None;
-        }
-        (0, 1..) => link.to = Some(root),
-        _ if me == root && me > 0 => link.result = Some(0),
-        _ => {}
+    line_through((0..n).collect(), n, me, root)
+}
+
+/// The same where the line goes through some of the hosts only, the root among them: others give what they have to the one before them, or to the first.
+pub(super) fn line_through(mut line: Vec<usize>, n: usize, me: usize, root: usize) -> Link {
+    // the second can take what the first has as well as the other way round
+    if line.get(1) == Some(&root) {
+        line.remove(0);
     }
-    link
+    let first = line[0];
+    let Some(place) = line.iter().position(|host| *host == me) else {
+        let before = line.iter().rev().find(|host| **host < me);
+        return Link { of: Vec::from([me]), to: before.or(Some(&first)).copied(), result: None };
+    };
+    let begin = if place == 0 { 0 } else { me };
+    // what those behind have is in what comes from the next
+    let end = line.get(place + 1).map_or(n, |next| next + 1);
+    let to = match place.checked_sub(1) {
+        Some(before) => Some(line[before]),
+        None => (first != root).then_some(root),
+    };
+    Link { of: (begin..end).collect(), to, result: (me == root && me != first).then_some(first) }
 }
 
 /// A step in which blocks of hosts are passed on. Each has its own at first, and puts what it gets behind that: they stand in the order of
@@ -174,6 +254,19 @@ pub fn allgather(n: usize, me: usize) -> Vec<Passing> {
     steps
 }
 
+/// Each gets what those before it have, combined in the order of hosts: what comes stands before what it has, and before what it has got (Hillis and Steele,
+/// "Data parallel algorithms", CACM 29(12), 1986).
+pub fn scan(n: usize, me: usize) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut distance = 1;
+    while distance < n {
+        let from = me.checked_sub(distance).map(|from| (from, Then::TheirsFirst));
+        steps.push(Step { to: Some(me + distance).filter(|to| *to < n), from });
+        distance *= 2;
+    }
+    steps
+}
+
 /// Nobody goes on before all have come. Nothing but the messages themselves says anything: what they hold is for nobody.
 pub fn barrier(n: usize, me: usize) -> Vec<Step> {
     let mut steps = Vec::new();
@@ -187,15 +280,21 @@ pub fn barrier(n: usize, me: usize) -> Vec<Step> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use alloc::collections::VecDeque;
-    use alloc::vec;
+    use alloc::string::{String, ToString};
+    use alloc::{format, vec};
 
     const MOST: usize = 64;
 
-    /// Runs the tables in an order that a seed chooses; a step sends before it waits. What is combined is the list of those who took part.
-    fn run(tables: &[Vec<Step>], mut have: Vec<Vec<usize>>, seed: u64) -> Vec<Vec<usize>> {
+    /// Runs the tables in an order that a seed chooses; a step sends before it waits.
+    fn run<T: Clone>(
+        tables: &[Vec<Step>],
+        mut have: Vec<T>,
+        seed: u64,
+        combine: impl Fn(T, T) -> T,
+    ) -> Vec<T> {
         let n = tables.len();
         let mut lanes = vec![vec![VecDeque::new(); n]; n];
         let mut at = vec![(0, false); n];
@@ -213,15 +312,13 @@ mod tests {
                 }
                 at[host].1 = true;
                 if let Some((from, then)) = what.from {
-                    let Some(mut theirs) = lanes[from][host].pop_front() else { continue };
-                    match then {
-                        Then::Replace => have[host] = theirs,
-                        Then::OursFirst => have[host].append(&mut theirs),
-                        Then::TheirsFirst => {
-                            theirs.append(&mut have[host]);
-                            have[host] = theirs;
-                        }
-                    }
+                    let Some(theirs) = lanes[from][host].pop_front() else { continue };
+                    let ours = have[host].clone();
+                    have[host] = match then {
+                        Then::Replace => theirs,
+                        Then::OursFirst => combine(ours, theirs),
+                        Then::TheirsFirst => combine(theirs, ours),
+                    };
                 }
                 (at[host], moved) = ((step + 1, false), true);
             }
@@ -231,8 +328,19 @@ mod tests {
         have
     }
 
+    /// The same with the list of those who took part.
+    fn listed(tables: &[Vec<Step>], seed: u64) -> Vec<Vec<usize>> {
+        run(tables, own(tables.len()), seed, |first, second| [first, second].concat())
+    }
+
     fn own(n: usize) -> Vec<Vec<usize>> {
         (0..n).map(|host| vec![host]).collect()
+    }
+
+    /// The same with the text of how it was combined: it says what stood on which side.
+    pub fn told(tables: &[Vec<Step>], seed: u64) -> Vec<String> {
+        let own = (0..tables.len()).map(|host| host.to_string()).collect();
+        run(tables, own, seed, |first, second| format!("({first} {second})"))
     }
 
     #[test]
@@ -241,7 +349,7 @@ mod tests {
             let tables: Vec<_> = (0..n).map(|me| allreduce(n, me)).collect();
             let all: Vec<_> = (0..n).collect();
             for seed in 0..4 {
-                assert!(run(&tables, own(n), seed).iter().all(|has| *has == all), "{n} hosts");
+                assert!(listed(&tables, seed).iter().all(|has| *has == all), "{n} hosts");
             }
             let steps = tables.iter().map(Vec::len).max().unwrap();
             let most = if n.is_power_of_two() { n.ilog2() } else { n.ilog2() + 2 };
@@ -250,12 +358,35 @@ mod tests {
     }
 
     #[test]
+    fn an_order_is_that_of_its_table() {
+        for n in 1..=MOST {
+            let tables = |of: fn(usize, usize) -> Vec<Step>| (0..n).map(|me| of(n, me)).collect::<Vec<_>>();
+            for (order, table) in
+                [(Order::Doubled, tables(allreduce)), (Order::Tree, tables(|n, me| reduce(n, me, 0)))]
+            {
+                let mut has: Vec<(Node, String)> =
+                    (0..n).map(|host| (host..host + 1, host.to_string())).collect();
+                for [first, second] in order.of_all(n) {
+                    let mut take = |node: Node| {
+                        let at = has.iter().position(|(one, _)| *one == node).unwrap();
+                        has.swap_remove(at).1
+                    };
+                    let whole = format!("({} {})", take(first.clone()), take(second.clone()));
+                    has.push((first.start..second.end, whole));
+                }
+                assert_eq!(has, [(0..n, told(&table, 1).swap_remove(0))]);
+            }
+        }
+        assert_eq!(Order::Doubled.of_all(3), [[0..1, 1..2], [0..2, 2..3]]);
+    }
+
+    #[test]
     fn a_broadcast_reaches_all() {
         for n in 1..=MOST {
             for root in 0..n {
                 let tables: Vec<_> = (0..n).map(|me| broadcast(n, me, root)).collect();
                 assert!(
-                    run(&tables, own(n), root as u64).iter().all(|has| *has == [root]),
+                    listed(&tables, root as u64).iter().all(|has| *has == [root]),
                     "{n} hosts from {root}"
                 );
                 assert!(tables.iter().all(|table| table.len() <= n.next_power_of_two().ilog2() as usize));
@@ -263,33 +394,9 @@ mod tests {
         }
     }
 
-    /// A combination as it was made: its text says what stood on which side.
-    fn shape(n: usize, root: usize) -> alloc::string::String {
-        use alloc::{format, string::ToString};
-        let mut have: Vec<_> = (0..n).map(|host| host.to_string()).collect();
+    fn shape(n: usize, root: usize) -> String {
         let tables: Vec<_> = (0..n).map(|me| reduce(n, me, root)).collect();
-        let mut at = vec![0; n];
-        let mut sent: Vec<Option<alloc::string::String>> = vec![None; n];
-        for _ in 0..n * n {
-            for host in 0..n {
-                match tables[host].get(at[host]) {
-                    Some(Step { to: Some(_), .. }) => sent[host] = Some(have[host].clone()),
-                    Some(Step { from: Some((from, then)), .. }) => {
-                        let Some(theirs) = sent[*from].clone() else { continue };
-                        let (left, right) = if *then == Then::OursFirst {
-                            (&have[host], &theirs)
-                        } else {
-                            (&theirs, &have[host])
-                        };
-                        have[host] = format!("({left} {right})");
-                    }
-                    _ => continue,
-                }
-                at[host] += 1;
-            }
-        }
-        assert!((0..n).all(|host| at[host] == tables[host].len()));
-        have[root].clone()
+        told(&tables, root as u64).swap_remove(root)
     }
 
     #[test]
@@ -297,32 +404,68 @@ mod tests {
         for n in 1..=MOST {
             for root in 0..n {
                 let tables: Vec<_> = (0..n).map(|me| reduce(n, me, root)).collect();
-                assert_eq!(run(&tables, own(n), root as u64)[root], (0..n).collect::<Vec<_>>());
-                assert!(n > 12 || shape(n, root) == shape(n, 0), "{n} hosts to {root}: {}", shape(n, root));
+                assert_eq!(listed(&tables, root as u64)[root], (0..n).collect::<Vec<_>>());
+                assert_eq!(shape(n, root), shape(n, 0), "{n} hosts to {root}");
             }
         }
         assert_eq!(shape(5, 3), "(((0 1) (2 3)) 4)");
     }
 
-    /// A link as steps for one piece: what comes is combined, then passed on; then the result comes.
-    fn steps(link: Link) -> Vec<Step> {
-        let mut steps: Vec<Step> = link.from.iter().map(|(from, then)| Step::receive(*from, *then)).collect();
-        steps.extend(link.to.map(Step::send));
-        steps.extend(link.result.map(|from| Step::receive(from, Then::Replace)));
-        steps
+    /// A passage as steps for one piece.
+    pub fn passing(passage: Passage) -> Vec<Step> {
+        let from = passage.from.map(|from| Step::receive(from, Then::Replace));
+        from.into_iter().chain(passage.to.into_iter().map(Step::send)).collect()
+    }
+
+    /// Carries out links of one piece: what each has in the end, as the text of how it was combined.
+    pub fn linked(links: &[Link]) -> Vec<String> {
+        let n = links.len();
+        let mut sent: Vec<Vec<VecDeque<String>>> = vec![vec![VecDeque::new(); n]; n];
+        let mut has: Vec<Option<String>> = vec![None; n];
+        let mut over = vec![false; n];
+        while over.contains(&false) {
+            let before = (has.clone(), over.clone());
+            for (me, link) in links.iter().enumerate().filter(|(me, _)| !before.1[*me]) {
+                assert!(link.of.is_sorted() && link.of.contains(&me));
+                let mut others = link.of.iter().filter(|of| **of != me);
+                if has[me].is_none() && others.all(|from| !sent[*from][me].is_empty()) {
+                    let came = |of: &usize| match *of == me {
+                        true => me.to_string(),
+                        false => sent[*of][me].pop_front().unwrap(),
+                    };
+                    let all: Vec<String> = link.of.iter().map(came).collect();
+                    let whole = all.into_iter().rev().reduce(|last, one| format!("({one} {last})")).unwrap();
+                    if let Some(to) = link.to {
+                        sent[me][to].push_back(whole.clone());
+                    }
+                    has[me] = Some(whole);
+                }
+                let result = link.result.map(|from| sent[from][me].pop_front());
+                over[me] = has[me].is_some() && result != Some(None);
+                if let Some(Some(result)) = result {
+                    has[me] = Some(result);
+                }
+            }
+            assert!(before != (has.clone(), over.clone()), "nobody goes on");
+        }
+        assert!(sent.iter().flatten().all(VecDeque::is_empty), "something was sent that nobody received");
+        has.into_iter().flatten().collect()
+    }
+
+    /// What a line combines.
+    pub fn folded(n: usize) -> String {
+        (0..n).rev().map(|host| host.to_string()).reduce(|last, one| format!("({one} {last})")).unwrap()
     }
 
     #[test]
     fn lines_reach_all_and_combine_in_order() {
         for n in 1..=MOST {
-            let all: Vec<_> = (0..n).collect();
             for root in 0..n {
-                let links = |of: fn(usize, usize, usize) -> Link| {
-                    (0..n).map(|me| steps(of(n, me, root))).collect::<Vec<_>>()
-                };
-                let has = run(&links(broadcast_line), own(n), root as u64);
+                let passages: Vec<_> = (0..n).map(|me| passing(broadcast_line(n, me, root))).collect();
+                let has = listed(&passages, root as u64);
                 assert!(has.iter().all(|has| *has == [root]), "{n} hosts from {root}");
-                assert_eq!(run(&links(reduce_line), own(n), root as u64)[root], all, "{n} hosts to {root}");
+                let links: Vec<_> = (0..n).map(|me| reduce_line(n, me, root)).collect();
+                assert_eq!(linked(&links)[root], folded(n), "{n} hosts to {root}");
             }
         }
     }
@@ -346,6 +489,17 @@ mod tests {
             });
             for (me, has) in has.iter().enumerate() {
                 assert_eq!(*has, (0..n).map(|step| (me + step) % n).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn a_scan_gives_each_what_those_before_it_have() {
+        for n in 1..=MOST {
+            let tables: Vec<_> = (0..n).map(|me| scan(n, me)).collect();
+            for seed in 0..4 {
+                let has = listed(&tables, seed);
+                assert!(has.iter().enumerate().all(|(me, has)| has.iter().copied().eq(0..=me)), "{n} hosts");
             }
         }
     }

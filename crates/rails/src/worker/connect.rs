@@ -5,6 +5,7 @@ use super::state::ShortBy;
 use super::top::TOKEN_TOP;
 use super::{Refused, Worker};
 use crate::config::Rendezvous;
+use crate::far;
 use crate::list::{RailSet, Reach};
 use crate::rail::connect::Joined;
 use crate::set::RailLink;
@@ -127,6 +128,7 @@ impl Worker {
             if !self.netted.contains(&peer) {
                 self.netted.push(peer);
             }
+            far::note(host, self.rails.sample(link).unwrap_or_default().min_rtt);
             self.lane_up(peer, 0, link, None);
         } else {
             self.enter(peer, link);
