@@ -3,7 +3,8 @@
 
 use std::ptr;
 
-use polyrail_core::coll::between;
+use polyrail_core::coll::between::{self, Passage};
+use polyrail_core::coll::sites::{Gathering, Ring};
 
 use crate::data::Data;
 use crate::here::copy;
@@ -12,6 +13,7 @@ use crate::reach::{Part, places, spread};
 use crate::team::{Call, Team};
 use crate::ways::Way;
 use crate::what;
+use crate::within::SHORT;
 
 /// A block of ranks' parts in a room: of which host, and where it begins and ends.
 struct Block {
@@ -24,6 +26,11 @@ impl Team {
     /// The way of what has parts.
     pub fn by_blocks(&self) -> Way {
         if self.between.is_some() { Way::Blocks } else { Way::Slots }
+    }
+
+    /// The same where all get all parts.
+    pub fn by_all_blocks(&self) -> Way {
+        if self.sites.is_some() { Way::SiteBlocks } else { self.by_blocks() }
     }
 
     /// The blocks of all hosts, one behind the other, from a host on, counted round, each as long as its ranks' parts.
@@ -205,7 +212,23 @@ impl Team {
     }
 
     /// All hosts get the blocks of all.
-    fn pass_on(&mut self, call: Call, blocks: &[Block], all: *mut u8) -> Result<(), Failed> {
+    fn pass_on(&self, call: Call, blocks: &[Block], all: *mut u8) -> Result<(), Failed> {
+        let length = blocks.last().map_or(0, |block| block.end);
+        if let Some(sites) = &self.sites {
+            // who is of another length may go the other way, and be waited for for ever
+            let ring = sites.ring(self.host);
+            if let (Some(mut told), Some(next), Some(before)) =
+                (self.messages(call.what()), ring.next, ring.before)
+            {
+                told.hear_length(self.layout.speaker(before, None), length)?;
+                told.tell_length(self.layout.speaker(next, None), length)?;
+                told.wait_for_all()?;
+            }
+            return match length > SHORT {
+                true => self.pass_round(call, &ring, blocks, all),
+                false => self.pass_on_by_sites(call, &sites.gathering(self.host), blocks, all),
+            };
+        }
         let Some(mut messages) = self.messages(call.what()) else { return Ok(()) };
         let mut have = 1;
         for step in between::allgather(self.layout.hosts(), self.host) {
@@ -217,6 +240,103 @@ impl Team {
             have += step.count;
         }
         Ok(())
+    }
+
+    /// The same where blocks cross from site to site once.
+    fn pass_on_by_sites(
+        &self,
+        call: Call,
+        gathering: &Gathering,
+        blocks: &[Block],
+        all: *mut u8,
+    ) -> Result<(), Failed> {
+        let rank = |host: usize| self.layout.speaker(host, None);
+        let of = |host: usize| self.block_of(blocks, all, host);
+        let lane = || self.messages(call.what());
+        let (Some(mut near), Some(mut far), Some(mut goes)) = (lane(), lane(), lane()) else { return Ok(()) };
+        for (from, theirs) in &gathering.far {
+            for (at, bytes) in theirs.iter().copied().map(of) {
+                far.receive(rank(*from), at, bytes)?;
+            }
+        }
+        for from in &gathering.from {
+            let (at, bytes) = of(*from);
+            near.receive(rank(*from), at, bytes)?;
+        }
+        if let Some(to) = gathering.to {
+            let (at, bytes) = of(self.host);
+            near.send(rank(to), at, bytes)?;
+        }
+        near.wait_for_all()?;
+        for (to, _) in &gathering.far {
+            for (at, bytes) in gathering.near.iter().copied().map(of) {
+                far.send(rank(*to), at, bytes)?;
+            }
+        }
+        let Passage { from, to } = &gathering.passage;
+        if let Some(from) = from.map(rank) {
+            gathering
+                .order
+                .iter()
+                .copied()
+                .map(of)
+                .try_for_each(|(at, bytes)| near.receive(from, at, bytes))?;
+        }
+        for host in &gathering.order {
+            let (at, bytes) = of(*host);
+            if bytes == 0 {
+                continue;
+            }
+            if from.is_some() {
+                near.wait_for_one()?;
+            } else if !gathering.near.contains(host) {
+                far.wait_for_one()?;
+            }
+            to.iter().try_for_each(|to| goes.send(rank(*to), at, bytes))?;
+        }
+        far.wait_for_all()?;
+        goes.wait_for_all()
+    }
+
+    /// The same of what is long.
+    fn pass_round(&self, call: Call, ring: &Ring, blocks: &[Block], all: *mut u8) -> Result<(), Failed> {
+        let rank = |host: usize| self.layout.speaker(host, None);
+        let of = |host: usize| self.block_of(blocks, all, host);
+        let there =
+            |hosts: &[usize]| hosts.iter().copied().filter(|host| of(*host).1 > 0).collect::<Vec<_>>();
+        let [far_from, comes, passes] = [&ring.far_from, &ring.comes, &ring.passes].map(|hosts| there(hosts));
+        let lane = || self.messages(call.what());
+        let (Some(mut far), Some(mut near), Some(mut goes)) = (lane(), lane(), lane()) else { return Ok(()) };
+        for from in &far_from {
+            let (at, bytes) = of(*from);
+            far.receive(rank(*from), at, bytes)?;
+        }
+        let (own, length) = of(self.host);
+        for to in &ring.far_to {
+            far.send(rank(*to), own, length)?;
+        }
+        if let Some(before) = ring.before.map(rank) {
+            comes.iter().map(|host| of(*host)).try_for_each(|(at, bytes)| near.receive(before, at, bytes))?;
+        }
+        for host in &passes {
+            if let Some(nth) = comes.iter().position(|one| one == host) {
+                near.wait_to(comes.len() - nth - 1)?;
+            } else if far_from.contains(host) {
+                far.wait_for_one()?;
+            }
+            let (at, bytes) = of(*host);
+            ring.next.map_or(Ok(()), |next| goes.send(rank(next), at, bytes))?;
+        }
+        far.wait_for_all()?;
+        near.wait_for_all()?;
+        goes.wait_for_all()
+    }
+
+    /// Where a host's block is, and its bytes.
+    fn block_of(&self, blocks: &[Block], all: *mut u8, host: usize) -> (*mut u8, usize) {
+        let hosts = self.layout.hosts();
+        let Block { begin, end, .. } = blocks[(host + hosts - self.host) % hosts];
+        (all.wrapping_add(begin), end - begin)
     }
 
     /// `MPI_Alltoall` among several hosts. Where `from` is `into`, parts are exchanged.

@@ -18,6 +18,8 @@ use crate::within::{DOUBLED, SHORT};
 /// Bytes of all ranks up to which what is gathered or scattered is carried out here where ranks do not all share a host: they are once more in
 /// rooms of ours.
 const BLOCKS: usize = 64 << 20;
+/// The same of what is reduced and scattered.
+const SCATTERED: usize = 16 << 20;
 /// The same of what each sends to all: what is longer goes from rank to rank as well.
 const EXCHANGED: usize = 64 << 10;
 /// Bytes of a part up to which what all exchange with all goes through slots, where each can copy from each.
@@ -260,11 +262,11 @@ impl Team {
     fn fits(&self, bytes: Option<usize>, between: usize) -> Option<()> {
         let most = if self.is_together() { usize::MAX } else { between };
         self.moves(bytes.unwrap_or(0));
-        self.goes(if between == 0 && !self.is_together() { Way::Between } else { Way::Length });
+        self.goes(Way::Length);
         bytes.is_some_and(|bytes| bytes > 0 && bytes <= most).then_some(())
     }
 
-    /// The same of what takes a step for each host where it is longer than `short`.
+    /// The same of what takes a step for each host where it is longer than `short`. What is combined does not ask for sites: who does it decides its bits.
     fn fits_line(&self, bytes: Option<usize>, short: usize) -> Option<()> {
         self.fits(bytes, usize::MAX)?;
         let many = self.layout.most() < 2 && self.layout.hosts() > SINGLES;
@@ -274,14 +276,18 @@ impl Team {
         (!many || bytes.is_some_and(|bytes| bytes <= short)).then_some(())
     }
 
-    /// The same of what all hosts send to all: nothing travels together where each has one rank.
-    fn fits_together(&self, bytes: Option<usize>, between: usize) -> Option<()> {
-        let travels = self.layout.most() > 1;
+    /// The same of what all get of all, between hosts if it travels together there.
+    fn fits_together(&self, bytes: Option<usize>, between: usize, travels: bool) -> Option<()> {
         let fits = self.fits(bytes, if travels { between } else { 0 });
         if !travels {
             self.goes(Way::Singles);
         }
         fits
+    }
+
+    /// Whether parts of a host's or of a site's ranks are many.
+    fn has_company(&self) -> bool {
+        self.layout.most() > 1 || self.sites.is_some()
     }
 
     /// The same of so many bytes for each rank.
@@ -309,7 +315,8 @@ impl Team {
     pub fn try_bcast(&mut self, data: Given, root: usize) -> Carried {
         let (data, root) = (data.data()?, root_of(root, self.layout.ranks())?);
         // what is sent once takes one
-        let short = if matches!(self.casts, Casts::None) { SHORT } else { usize::MAX };
+        let short =
+            if matches!(self.casts, Casts::None) && self.sites.is_none() { SHORT } else { usize::MAX };
         self.fits_line(data.checked_bytes(), short)?;
         Some(self.bcast(data, root))
     }
@@ -325,7 +332,7 @@ impl Team {
     /// `MPI_Allreduce`.
     pub fn try_allreduce(&mut self, reduction: Reduction) -> Carried {
         let terms = self.terms(&reduction)?;
-        self.fits_line(Some(terms.bytes()), DOUBLED)?;
+        self.fits(Some(terms.bytes()), usize::MAX)?;
         let (from, into) = reduction.places();
         Some(self.allreduce(from, into, &terms))
     }
@@ -347,19 +354,36 @@ impl Team {
         let mut all = reduction;
         all.from.count = i64::try_from(count).ok()?;
         let terms = self.terms(&all)?;
+        let (from, into) = reduction.places();
+        let call = Call::new(operation, 0);
+        if !self.is_together() {
+            // nothing of what is longer travels together where each host has one rank; and of the longest block each host's is there
+            let block =
+                |host| self.layout.members(host).iter().map(|rank| counts[*rank as usize]).sum::<usize>();
+            let longest = (0..self.layout.hosts()).map(block).max().unwrap_or(0);
+            let room = longest.saturating_mul(self.layout.hosts()).saturating_mul(terms.extent);
+            let travels = self.layout.most() > 1 && room <= 2 * SCATTERED;
+            self.fits(Some(terms.bytes()), if travels { SCATTERED } else { SHORT })?;
+            return Some(self.reduce_scatter_by_hosts(call, from, into, &terms, counts));
+        }
         self.fits(Some(terms.bytes()), 0)?;
         // one element for each rank in a slot at least
         (self.layout.ranks() * terms.extent <= PAYLOAD).then_some(())?;
-        let (from, into) = reduction.places();
-        Some(self.reduce_scatter(Call::new(operation, 0), from, into, &terms, counts))
+        Some(self.reduce_scatter(call, from, into, &terms, counts))
     }
 
     /// `MPI_Scan` and `MPI_Exscan`.
     pub fn try_scan(&mut self, reduction: Reduction, inclusive: bool) -> Carried {
         let terms = self.terms(&reduction)?;
-        self.fits(Some(terms.bytes()), 0)?;
+        self.fits(Some(terms.bytes()), DOUBLED)?;
         let (from, into) = reduction.places();
-        Some(self.scan(from, into, &terms, inclusive))
+        if self.is_together() {
+            return Some(self.scan(from, into, &terms, inclusive));
+        }
+        // those before a rank are those of hosts before its own
+        self.goes(Way::Kind);
+        self.layout.in_order().then_some(())?;
+        Some(self.scan_by_hosts(from, into, &terms, inclusive))
     }
 
     /// `MPI_Gather`.
@@ -417,7 +441,7 @@ impl Team {
     pub fn try_allgather(&mut self, own: Given, into: Given) -> Carried {
         let all = into.data()?;
         let own = if own.is_in_place() { all.part(self.rank) } else { own.data()? };
-        self.fits_together(own.checked_bytes(), BLOCKS / self.layout.ranks())?;
+        self.fits_together(own.checked_bytes(), BLOCKS / self.layout.ranks(), self.has_company())?;
         if let Some(unequal) = unequal(&own, &all) {
             return Some(Err(unequal));
         }
@@ -428,7 +452,11 @@ impl Team {
     pub fn try_allgatherv(&mut self, own: Given, into: Several) -> Carried {
         let all = into.parts(self.layout.ranks())?;
         let own = if own.is_in_place() { all[self.rank] } else { own.data()? };
-        self.fits_together(all.iter().try_fold(0usize, |sum, one| sum.checked_add(one.bytes())), BLOCKS)?;
+        self.fits_together(
+            all.iter().try_fold(0usize, |sum, one| sum.checked_add(one.bytes())),
+            BLOCKS,
+            self.has_company(),
+        )?;
         if let Some(unequal) = unequal(&own, &all[self.rank]) {
             return Some(Err(unequal));
         }
@@ -440,7 +468,7 @@ impl Team {
         let all = into.data()?;
         let in_place = from.is_in_place();
         let from = if in_place { all } else { from.data()? };
-        self.fits_together(from.checked_bytes(), EXCHANGED / self.layout.ranks())?;
+        self.fits_together(from.checked_bytes(), EXCHANGED / self.layout.ranks(), self.layout.most() > 1)?;
         if let Some(unequal) = unequal(&from, &all) {
             return Some(Err(unequal));
         }

@@ -12,8 +12,10 @@
 //! | `here` | how bytes come from some ranks of a host to others |
 //! | `reach` | those whose parts have lengths that not all ranks know, and long alltoalls, by copies from rank to rank |
 //! | `blocks` | gather and scatter; between hosts, allgather and alltoall, whose parts travel together |
+//! | `differing` | between hosts: reductions of which each rank gets something else |
 //! | `between` | what is short between hosts: the tables of `core::coll`, carried out by the MPI's own messages |
 //! | `long` | what is long between hosts, in pieces |
+//! | `crossing` | what is long and combined, between sites |
 //! | `cast` | what is long and sent to all hosts at once, by multicast; `group` is who hears it, `agree` how hosts agree on that, `choice` whether it is worth it |
 //! | `letters` | messages whose lengths their senders alone know |
 //! | `messages` | messages between hosts that are under way |
@@ -21,6 +23,7 @@
 //! | `what` | the operations, as numbers |
 //! | `combine` | what is to be reduced, and one operation of a reduction on two buffers |
 //! | `room` | the memory that the ranks of a host share, found once as MPI starts |
+//! | `sites` | which hosts are near each other, found then, too |
 //! | `area` | how that memory looks |
 //! | `window` | windows, and who has the lock of a target |
 //! | `locks` | locks of a window's ranks, for which these have nothing to do |
@@ -48,7 +51,9 @@ mod cast;
 mod choice;
 mod combine;
 mod comm;
+mod crossing;
 mod data;
+mod differing;
 mod entry;
 mod far;
 mod given;
@@ -61,6 +66,7 @@ mod long;
 mod messages;
 mod reach;
 mod room;
+mod sites;
 mod team;
 mod wait;
 mod ways;

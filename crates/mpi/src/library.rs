@@ -180,6 +180,12 @@ pub fn begin_progress(rank: usize) -> Result<(), Failed> {
     Ok(())
 }
 
+/// A communicator of all ranks of the world for what they say to each other while MPI starts, between [`begin_progress`] and the first
+/// [`progress`].
+pub fn starting() -> usize {
+    QUIET.load(Ordering::Relaxed)
+}
+
 /// The end of [`begin_progress`], by all ranks, while MPI still works.
 pub fn end_progress() {
     let mut comm = QUIET.swap(0, Ordering::Relaxed);
@@ -239,6 +245,15 @@ pub fn asking(asks: bool) {
         // SAFETY: the provider's function of this name takes a number
         unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(c_int)>(found)(asks.into()) };
     }
+}
+
+/// Whether the provider finds a host far to which it has sent something.
+pub fn is_far(host: u64) -> bool {
+    static FOUND: OfProvider = OfProvider::new(c"polyrail_is_far");
+    FOUND.address().is_some_and(|found| {
+        // SAFETY: the provider's function of this name takes a number, and says yes or no
+        unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(u64) -> c_int>(found)(host) != 0 }
+    })
 }
 
 /// This thread sleeps between its looks, until this is dropped: the provider's goes on with what comes, and wakes it.

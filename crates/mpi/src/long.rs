@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use polyrail_core::coll::between::Then;
+use polyrail_core::coll::between::{Node, Order};
 
 use crate::combine::Terms;
 use crate::here::{copy, part_of, pieces};
@@ -46,17 +46,17 @@ impl Team {
         if self.rank != speaker {
             return self.spread(from, call, at, bytes);
         }
-        let link = self.broadcast_link(call.root());
+        let passage = self.broadcast_passage(call.root());
         let mut expected = pieces(bytes, PIECE);
-        let mut receive = |comes: &mut Messages| match (link.from.first(), expected.next()) {
-            (Some((from, _)), Some((start, length))) => comes.receive(*from, at.wrapping_add(start), length),
+        let mut receive = |comes: &mut Messages| match (passage.from, expected.next()) {
+            (Some(from), Some((start, length))) => comes.receive(from, at.wrapping_add(start), length),
             _ => Ok(()),
         };
-        if let Some((from, _)) = link.from.first() {
-            comes.hear_length(*from, bytes)?;
+        if let Some(from) = passage.from {
+            comes.hear_length(from, bytes)?;
         }
-        if let Some(next) = link.to {
-            goes.tell_length(next, bytes)?;
+        for next in &passage.to {
+            goes.tell_length(*next, bytes)?;
         }
         (0..AHEAD).try_for_each(|_| receive(&mut comes))?;
         comes.wait_for_one()?;
@@ -64,9 +64,9 @@ impl Team {
             comes.wait_for_one()?;
             receive(&mut comes)?;
             let piece = at.wrapping_add(start);
-            if let Some(next) = link.to {
-                goes.wait_to(AHEAD)?;
-                goes.send(next, piece, length)?;
+            goes.wait_to(AHEAD * passage.to.len())?;
+            for next in &passage.to {
+                goes.send(*next, piece, length)?;
             }
             self.spread(from, call, piece, length)?;
         }
@@ -109,19 +109,23 @@ impl Team {
         let link = self.reduce_link(call.root());
         let lane = || self.messages(call.what());
         let (Some(mut goes), Some(mut result)) = (lane(), lane()) else { return Ok(()) };
-        let mut comes: Vec<Messages> = link.from.iter().filter_map(|_| lane()).collect();
+        // those that others have, each with its place among all
+        let me = self.rank;
+        let others = || link.of.iter().enumerate().filter(move |(_, of)| **of != me);
+        let mut comes: Vec<Messages> = others().filter_map(|_| lane()).collect();
         let piece = PIECE / terms.extent * terms.extent;
-        room.resize((1 + link.from.len()) * RING * piece, 0);
+        room.resize(link.of.len() * RING * piece, 0);
         let room = room.as_mut_ptr();
-        // what this host has, and what comes from each of those that it is combined with, all of one piece
+        let own = link.of.iter().position(|of| *of == me).unwrap_or(0);
+        // what this host has and what comes from others, in their order, all of one piece
         let place = |n: usize, lane: usize| room.wrapping_add((lane * RING + n % RING) * piece);
         let mut expected = pieces(terms.bytes(), piece).enumerate();
         let mut receive = |comes: &mut Vec<Messages>| {
             let Some((n, (_, length))) = expected.next() else { return Ok(()) };
-            let mut lanes = comes.iter_mut().zip(&link.from).enumerate();
-            lanes.try_for_each(|(lane, (comes, (from, _)))| comes.receive(*from, place(n, 1 + lane), length))
+            let mut lanes = comes.iter_mut().zip(others());
+            lanes.try_for_each(|(comes, (lane, from))| comes.receive(*from, place(n, lane), length))
         };
-        for (comes, (from, _)) in comes.iter_mut().zip(&link.from) {
+        for (comes, (_, from)) in comes.iter_mut().zip(others()) {
             comes.hear_length(*from, terms.bytes())?;
         }
         if let Some(next) = link.to {
@@ -134,29 +138,22 @@ impl Team {
         (0..RING - 2).try_for_each(|_| receive(&mut comes))?;
         for (n, (start, length)) in pieces(terms.bytes(), piece).enumerate() {
             let terms = terms.of(length);
-            let mut all = place(n, 0);
-            self.combine_here(self.place, call, from.wrapping_add(start), all, &terms, scratch)?;
+            self.combine_here(self.place, call, from.wrapping_add(start), place(n, own), &terms, scratch)?;
             if let Some(from) = link.result {
                 result.wait_to(AHEAD)?;
                 result.receive(from, into.wrapping_add(start), length)?;
             }
-            for (lane, (_, then)) in link.from.iter().enumerate() {
+            for comes in &mut comes {
                 if n == 0 {
                     // the length
-                    comes[lane].wait_for_one()?;
+                    comes.wait_for_one()?;
                 }
-                comes[lane].wait_for_one()?;
-                let theirs = place(n, 1 + lane);
+                comes.wait_for_one()?;
+            }
+            let all = place(n, link.of.len() - 1);
+            for lane in (0..link.of.len() - 1).rev() {
                 // SAFETY: as many elements at both places
-                unsafe {
-                    match then {
-                        Then::OursFirst => {
-                            terms.combine.apply(all, theirs, terms.count)?;
-                            all = theirs;
-                        }
-                        _ => terms.combine.apply(theirs, all, terms.count)?,
-                    }
-                }
+                unsafe { terms.combine.apply(place(n, lane), all, terms.count)? };
             }
             match link.to {
                 Some(next) => goes.send(next, all, length)?,
@@ -220,7 +217,7 @@ impl Team {
     }
 
     /// The hosts other than this, from the next on: not all of them begin with the same.
-    fn others(&self) -> impl Iterator<Item = usize> {
+    pub fn others(&self) -> impl Iterator<Item = usize> {
         let (hosts, me) = (self.layout.hosts(), self.host);
         (1..hosts).map(move |step| (me + step) % hosts)
     }
@@ -258,7 +255,7 @@ impl Team {
         part_of(length / terms.extent, terms.extent, host, self.layout.hosts())
     }
 
-    /// Combines all contributions to this host's part, in the order of hosts, and exchanges the results.
+    /// Combines all contributions to this host's part, in the order of what is short, and exchanges the results.
     fn combine_own_part(
         &mut self,
         terms: &Terms,
@@ -269,16 +266,17 @@ impl Team {
     ) -> Result<(), Failed> {
         stage.contributions.wait_for_all()?;
         let (begin, bytes) = self.part(terms, stage.length, self.host);
-        let last = self.layout.hosts() - 1;
-        let of = |host: usize| match host == self.host {
-            true => ours.wrapping_add(begin),
-            false => theirs.wrapping_add(host * part),
+        // where what a node has is, once combined: at its last host's place
+        let of = |node: &Node| match node.end - 1 {
+            host if host == self.host => ours.wrapping_add(begin),
+            host => theirs.wrapping_add(host * part),
         };
-        let all = of(last);
-        for host in (0..last).rev() {
+        let hosts = self.layout.hosts();
+        for [first, second] in Order::Doubled.of_all(hosts) {
             // SAFETY: as many elements at both places
-            unsafe { terms.combine.apply(of(host), all, bytes / terms.extent)? };
+            unsafe { terms.combine.apply(of(&first), of(&second), bytes / terms.extent)? };
         }
+        let all = of(&(0..hosts));
         let into = into.wrapping_add(stage.start);
         // SAFETY: the program's place for them
         unsafe { copy(all, into.wrapping_add(begin), bytes) };

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use polyrail_core::wire::{Key, PeerId};
 use polyrail_pmpi::{Function, abi};
+use polyrail_rails::Config;
 use polyrail_rails::host::host_id;
 use polyrail_rails::shm::cma;
 use polyrail_rails::shm::sealed::Sealed;
@@ -18,11 +19,12 @@ use polyrail_rails::sockets::unix;
 
 use crate::area::{AREA, Area};
 use crate::library::{Failed, allgather, begin_progress, comm_rank, comm_size};
+use crate::sites;
 use crate::ways;
 
 /// What ranks must agree on besides: how memory looks, and what operations do with it. Another number is another companion, which
 /// does not take part.
-const LAYOUT: u64 = 4;
+const LAYOUT: u64 = 5;
 /// What `polyrail run` sets for ranks that are to have the companion: its file.
 const VARIABLE: &str = "POLYRAIL_COMPANION";
 /// Communicators' worth of areas that there are for each rank of a host, and most areas.
@@ -49,6 +51,8 @@ struct Front {
 pub struct Room {
     /// The hosts of the world's ranks, by what they call themselves.
     pub hosts: Vec<u64>,
+    /// The sites of the world's ranks.
+    pub sites: Vec<u64>,
     /// The processes of the world's ranks, if this one reaches the memory of all on its host.
     pub reached: Option<Vec<i32>>,
     memory: Option<Memory>,
@@ -109,7 +113,7 @@ pub fn leave() {
 type Told = [u64; 4];
 
 fn tell(own: Told, ranks: usize) -> Result<Vec<Told>, Failed> {
-    let mut all = vec![[0u64; 4]; ranks];
+    let mut all = vec![Told::default(); ranks];
     let (bytes, byte) = (size_of::<Told>() as i32, abi().byte);
     // SAFETY: buffers of as many bytes for each rank of the world
     unsafe {
@@ -156,7 +160,7 @@ fn find() -> Result<Option<Room>, String> {
             Ok((host.0, door))
         });
     let [front, back] = [0, 8].map(|at| u64::from_le_bytes(key[at..at + 8].try_into().expect("eight bytes")));
-    let own = ready.as_ref().map_or([0; 4], |(host, _)| [*host, LAYOUT, front, back]);
+    let own = ready.as_ref().map_or(Told::default(), |(host, _)| [*host, LAYOUT, front, back]);
     let all = tell(own, size).map_err(text)?;
     let (_, door) = ready?;
     if let Some(other) = all.iter().position(|told| told[1] != LAYOUT) {
@@ -170,7 +174,8 @@ fn find() -> Result<Option<Room>, String> {
     let hosts: Vec<u64> = all.iter().map(|told| told[0]).collect();
     let most = hosts.iter().map(|one| hosts.iter().filter(|other| *other == one).count()).max();
     if most < Some(2) {
-        return Ok(Some(Room { hosts, reached: None, memory: None, crowded: false }));
+        let sites = find_sites(rank, &hosts)?;
+        return Ok(Some(Room { hosts, sites, reached: None, memory: None, crowded: false }));
     }
     let areas = (mates.len() * COMMUNICATORS).min(MOST);
     let made = if mates.len() < 2 {
@@ -180,7 +185,7 @@ fn find() -> Result<Option<Room>, String> {
         hand_out(door, &key, areas, mates.len() - 1).map(|sealed| Some(Memory::new(sealed, areas, 0)))
     } else {
         drop(door);
-        let [.., front, back] = all[mates[0]];
+        let [_, _, front, back] = all[mates[0]];
         let (front, back) = (front.to_le_bytes(), back.to_le_bytes());
         let key = std::array::from_fn(|at| if at < 8 { front[at] } else { back[at - 8] });
         let place = mates.iter().position(|mate| *mate == rank).expect("a rank is on its host");
@@ -211,7 +216,31 @@ fn find() -> Result<Option<Room>, String> {
     // SAFETY: a plain call
     let installed = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as usize;
     let crowded = mates.len() > if online == 1 { installed } else { online };
-    Ok(Some(Room { hosts, reached, memory, crowded }))
+    let sites = find_sites(rank, &hosts)?;
+    Ok(Some(Room { hosts, sites, reached, memory, crowded }))
+}
+
+/// The sites of all ranks, whose hosts these are: as they are called, else as they are measured.
+fn find_sites(rank: usize, hosts: &[u64]) -> Result<Vec<u64>, String> {
+    let size = hosts.len();
+    if hosts.iter().all(|host| *host == hosts[0]) {
+        return Ok(vec![0; size]);
+    }
+    // a wrong setting the provider has told already
+    let called = Config::from_env().ok().and_then(|config| config.site_number()).unwrap_or(0);
+    let called: Vec<u64> = tell([called, 0, 0, 0], size).map_err(text)?.iter().map(|told| told[0]).collect();
+    if called.iter().all(|name| *name != 0) {
+        return Ok(called);
+    }
+    let measured = sites::measure(rank, hosts);
+    // who failed tells it: others would wait
+    let told = tell([measured.unwrap_or(0), u64::from(measured.is_ok()), 0, 0], size).map_err(text)?;
+    measured.map_err(text)?;
+    if let Some(other) = told.iter().position(|told| told[1] == 0) {
+        return Err(format!("rank {other} does not reach those of other hosts"));
+    }
+    let measured: Vec<u64> = told.iter().map(|told| told[0]).collect();
+    Ok(sites::of_all(&measured, hosts))
 }
 
 fn text(failed: Failed) -> String {

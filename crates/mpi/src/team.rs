@@ -6,6 +6,7 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use polyrail_core::coll::layout::Layout;
+use polyrail_core::coll::sites::Sites;
 use polyrail_pmpi::abi;
 
 use crate::area::{self, Area};
@@ -30,6 +31,8 @@ pub struct Team {
     pub rank: usize,
     /// Who shares hosts.
     pub layout: Layout,
+    /// Its hosts by sites, where there are several.
+    pub sites: Option<Sites>,
     /// This process's host, and its place among the ranks there.
     pub host: usize,
     /// See `host`.
@@ -117,6 +120,8 @@ impl Team {
         let Some(room) = room() else { return Ok(None) };
         let Some(Members { rank, size, in_world, hosts }) = members(comm, room)? else { return Ok(None) };
         let layout = Layout::new(&hosts);
+        let site_of = |host| room.sites[in_world[layout.speaker(host, None)]];
+        let sites = Sites::new(&(0..layout.hosts()).map(site_of).collect::<Vec<_>>());
         let (host, place) = (layout.host_of(rank), layout.place_of(rank));
         let mates = layout.members(host).len();
         let several = layout.hosts() > 1;
@@ -154,6 +159,7 @@ impl Team {
             comm,
             rank,
             layout,
+            sites,
             host,
             place,
             areas: areas.unwrap_or_default(),
@@ -337,8 +343,8 @@ impl Team {
     }
 
     fn keep(&mut self, which: usize, room: ManuallyDrop<Vec<u8>>, done: &Result<(), Failed>) {
-        // what a long allreduce takes
-        const KEPT: usize = 8 << 20;
+        // what a long allreduce takes, between sites, too
+        const KEPT: usize = 16 << 20;
         if done.is_err() {
             return;
         }

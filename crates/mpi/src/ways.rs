@@ -28,6 +28,7 @@ ways! {
     Rounds "rounds of hosts" "ranks of several hosts";
     Tree "a tree of hosts" "short, of several hosts";
     Doubling "hosts exchange all they have" "short, of several hosts";
+    Sites "sites exchange once" "short, of several sites";
     Line "a line of hosts, in pieces" "long, of several hosts";
     Cast "multicast" "long, of several hosts";
     Faster "a line of hosts, in pieces" "long; as fast as multicast, or tried beside it";
@@ -37,6 +38,8 @@ ways! {
     Alone "a line of hosts, in pieces" "long; no network of IPv4 carries multicast to all hosts, or none may";
     Behind "slots" "long, of several hosts: another rank gets it from there";
     HostParts "hosts combine a part each" "long, of several hosts";
+    SiteParts "hosts combine a part each at each site" "long, of several sites";
+    SiteBlocks "a block from site to site" "parts of a site's ranks cross together";
     Blocks "a block from host to host" "parts of a host's ranks travel together";
     First "the MPI's" "a communicator's first operations";
     Passing "the MPI's" "a communicator of one rank, of several groups, or that found no memory";
@@ -44,7 +47,6 @@ ways! {
     Kind "the MPI's" "its type, its operation, or that operation's order";
     Length "the MPI's" "without bytes, or longer than what is carried out here between hosts";
     Lengths "the MPI's" "parts of lengths of their own, and several hosts";
-    Between "the MPI's" "several hosts";
     Singles "the MPI's" "several hosts of one rank each";
 }
 

@@ -4,6 +4,8 @@
 
 use std::ptr;
 
+use polyrail_core::coll::sites::Sites;
+
 use crate::area::PAYLOAD;
 use crate::combine::Terms;
 use crate::data::Data;
@@ -27,6 +29,15 @@ pub const SHORT: usize = 8 << 10;
 pub const DOUBLED: usize = 32 << 10;
 
 impl Team {
+    /// The way of what is short: this one among hosts of one site.
+    pub fn short(&self, between: Way) -> Way {
+        match (self.between, &self.sites) {
+            (None, _) => Way::Slots,
+            (_, None) => between,
+            _ => Way::Sites,
+        }
+    }
+
     /// `MPI_Barrier`.
     ///
     /// # Errors
@@ -34,7 +45,7 @@ impl Team {
     pub fn barrier(&mut self) -> Result<(), Failed> {
         let call = Call::new(what::BARRIER, 0);
         let mates = self.mates();
-        self.goes(if self.between.is_none() { Way::Slots } else { Way::Rounds });
+        self.goes(self.short(Way::Rounds));
         if self.between.is_none() && mates <= BY_EACH_OF {
             return self.exchange(call, 0, |_| (), |_, _| Ok(()), 0..mates);
         }
@@ -79,7 +90,7 @@ impl Team {
     }
 
     fn bcast_bytes(&mut self, call: Call, at: *mut u8, bytes: usize) -> Result<(), Failed> {
-        self.goes(if self.between.is_some() { Way::Tree } else { Way::Slots });
+        self.goes(self.short(Way::Tree));
         if bytes > SHORT && self.between.is_some() {
             return self.bcast_long(call, at, bytes);
         }
@@ -155,7 +166,7 @@ impl Team {
         let call = Call::new(what::REDUCE, root);
         let speaker = self.layout.speaker(self.host, Some(root));
         let at = self.layout.place_of(speaker);
-        self.goes(if self.between.is_some() { Way::Tree } else { Way::Slots });
+        self.goes(self.short(Way::Tree));
         if self.between.is_some() && terms.bytes() > SHORT {
             self.goes(Way::Line);
             return self.reduce_in_line(at, call, from, into, terms);
@@ -261,8 +272,7 @@ impl Team {
         } else {
             self.reduce_here(self.place, call, from, at, terms)?;
         }
-        let steps = self.reduce_steps(call.root());
-        self.take(&steps, call.what(), at, terms.bytes(), Some(terms))?;
+        self.reduce_between(call.root(), call.what(), at, terms)?;
         if is_root && !straight {
             // SAFETY: the program's place
             unsafe { copy(at, into, terms.bytes()) };
@@ -289,9 +299,17 @@ impl Team {
             }
             return Ok(());
         }
-        self.goes(if terms.bytes() > DOUBLED { Way::HostParts } else { Way::Doubling });
+        let crosses = self.sites.as_ref().is_some_and(Sites::are_worth_it);
+        self.goes(match (terms.bytes() > DOUBLED, crosses) {
+            (true, false) => Way::HostParts,
+            (true, true) => Way::SiteParts,
+            _ => self.short(Way::Doubling),
+        });
         if terms.bytes() > DOUBLED {
-            return self.allreduce_by_parts(call, from, into, terms);
+            return match self.sites.clone().filter(|_| crosses) {
+                Some(sites) => self.allreduce_by_sites(&sites, call, from, into, terms),
+                None => self.allreduce_by_parts(call, from, into, terms),
+            };
         }
         // one rank of each host speaks for it; only it has use for more room
         self.with_rooms(|team, _, room| {
@@ -316,8 +334,7 @@ impl Team {
             self.reduce_here(0, call, from, at, terms)?;
         }
         if self.place == 0 {
-            let steps = self.allreduce_steps();
-            self.take(&steps, call.what(), at, terms.bytes(), Some(terms))?;
+            self.allreduce_between(call.what(), at, terms)?;
         }
         self.spread(0, call, at, terms.bytes())?;
         // SAFETY: the program's place
@@ -382,7 +399,7 @@ impl Team {
     /// `MPI_Allgather`: `own` of each rank to `into` of all, by ranks.
     pub fn allgather(&mut self, own: Data, into: Data) -> Result<(), Failed> {
         let call = Call::new(what::ALLGATHER, 0);
-        self.goes(self.by_blocks());
+        self.goes(self.by_all_blocks());
         if self.between.is_some() {
             let ranks = self.layout.ranks();
             let first = Data { count: into.count / ranks, ..into };
@@ -493,7 +510,7 @@ impl Team {
     /// `MPI_Allgatherv`: `own` of each rank to its place in `into` of all, by ranks. All know how long each is.
     pub fn allgatherv(&mut self, own: Data, into: &[Data]) -> Result<(), Failed> {
         let call = Call::new(what::ALLGATHERV, 0).of(into.iter().map(Data::bytes).sum());
-        self.goes(self.by_blocks());
+        self.goes(self.by_all_blocks());
         if self.between.is_some() {
             return self.allgather_by_hosts(call, own, into);
         }

@@ -48,8 +48,28 @@ enum Hosts {
     Cut,
     /// Four, with a rank each.
     Each,
-    /// The same with two, which pretend such faults (`POLYRAIL_FAULTS`).
+    /// Four of two sites, each with consecutive ranks; or in turn.
+    Sites,
+    SitesInTurn,
+    /// As many of one site as there are letters, each of which says that it is of the site of that name.
+    Named(&'static str),
+    /// Four with two ranks each, which pretend such faults (`POLYRAIL_FAULTS`).
     Four(&'static str),
+}
+
+/// What the lab calls its hosts.
+const LETTERS: &str = "abcdefgh";
+
+/// How many there are, where there are several with a rank each or two.
+fn number(hosts: Hosts) -> usize {
+    if let Hosts::Named(sites) = hosts { sites.len() } else { 4 }
+}
+
+/// Their names, each with something behind it.
+fn names(hosts: Hosts, behind: &str) -> String {
+    let all: Vec<String> =
+        LETTERS.chars().take(number(hosts)).map(|name| format!("{name}{behind}")).collect();
+    all.join(",")
 }
 
 /// Runs a program, with more options of `polyrail run`; its status, and all that was said. No test hangs.
@@ -86,15 +106,26 @@ fn run_within(
         ("mpich", Hosts::InTurn) => {
             format!("-n {ranks} -hosts a,b -ppn 1 -iface ctl -launcher ssh -launcher-exec $POLYRAIL_LAB_SSH")
         }
-        ("mpich", Hosts::Each | Hosts::Four(_)) => format!(
-            "-n {ranks} -hosts a,b,c,d -ppn {} -iface ctl -launcher ssh -launcher-exec $POLYRAIL_LAB_SSH",
-            ranks / 4
+        ("mpich", Hosts::Sites | Hosts::SitesInTurn) => {
+            let hosts = if hosts == Hosts::Sites { "a,b,c,d" } else { "a,c,b,d" };
+            format!("-n {ranks} -hosts {hosts} -ppn 1 -launcher ssh -launcher-exec $POLYRAIL_LAB_SSH")
+        }
+        ("mpich", Hosts::Each | Hosts::Named(_) | Hosts::Four(_)) => format!(
+            "-n {ranks} -hosts {} -ppn {} -iface ctl -launcher ssh -launcher-exec $POLYRAIL_LAB_SSH",
+            names(hosts, ""),
+            ranks.div_ceil(number(hosts))
         ),
         (_, Hosts::One) => format!("-n {ranks} --bind-to none --map-by :oversubscribe"),
+        (_, Hosts::Sites | Hosts::SitesInTurn) => {
+            let hosts = if hosts == Hosts::Sites { "a:2,b:2,c:2,d:2" } else { "a:2,c:2,b:2,d:2" };
+            format!(
+                "-n {ranks} --bind-to none --map-by node --host {hosts} --prtemca plm_ssh_agent $POLYRAIL_LAB_SSH"
+            )
+        }
         (_, two) => {
             let by = if two == Hosts::InTurn { "--map-by node" } else { "" };
             let hosts = match two {
-                Hosts::Each => "a:1,b:1,c:1,d:1".into(),
+                Hosts::Each | Hosts::Named(_) => names(two, ":1"),
                 Hosts::Four(_) => "a:2,b:2,c:2,d:2".into(),
                 _ => format!("a:{many},b:{many}"),
             };
@@ -105,7 +136,11 @@ fn run_within(
     };
     let (faults, switch): (_, &[_]) = match hosts {
         Hosts::Cut => ("", &["--rails", "1000 300"]),
-        Hosts::Each => ("", &["--hosts", "4", "--rails", "1000 300"]),
+        Hosts::Named(sites) if sites.len() > 4 => ("", &["--hosts", "8", "--rails", "0"]),
+        Hosts::Each | Hosts::Named(_) => ("", &["--hosts", "4", "--rails", "1000 300"]),
+        Hosts::Sites | Hosts::SitesInTurn => {
+            ("", &["--hosts", "4", "--rails", "0", "--sites", "relay:1000,delay=3ms", "--routed"])
+        }
         Hosts::Four(faults) => (faults, &["--hosts", "4", "--rails", "1000 300"]),
         _ => ("", &[]),
     };
@@ -119,8 +154,15 @@ fn run_within(
         }
         _ => String::new(),
     };
+    let says = match hosts {
+        Hosts::Named(sites) => format!(
+            "sh -c 'POLYRAIL_SITE=$(hostname | tr {} {sites}) exec \"$@\"' sh",
+            &LETTERS[..sites.len()]
+        ),
+        _ => String::new(),
+    };
     let line = format!(
-        "{beside}export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 POLYRAIL_FAULTS={faults}; exec '{}' run {} {launcher} -- '{}' {}",
+        "{beside}export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 POLYRAIL_FAULTS={faults}; exec '{}' run {} {launcher} -- {says} '{}' {}",
         built().join("polyrail").display(),
         options.join(" "),
         program.display(),
@@ -128,6 +170,7 @@ fn run_within(
     );
     if hosts != Hosts::One {
         command.arg(root().join("scripts/lab")).arg("run").args(switch).arg("--");
+        command.env("POLYRAIL_LAB_RELAY", built().join("polyrail-lab-relay"));
     }
     let output =
         command.args(["bash", "-c", &line]).current_dir(root()).stdin(Stdio::null()).output().unwrap();
@@ -211,6 +254,37 @@ fn so_they_do_between_hosts() {
         let ended =
             run(mpi, 4, Hosts::Each, &[], "cases", &["singles", built().join("polyrail").to_str().unwrap()]);
         assert_eq!(ended, (Some(0), "singles is well\n".into()), "{mpi}");
+    }
+}
+
+#[test]
+fn so_they_do_between_sites_with_the_same_bits() {
+    let _alone = alone();
+    if !sites::are_there() {
+        return;
+    }
+    for mpi in MPIS {
+        let polyrail = built().join("polyrail");
+        let near = run(mpi, 4, Hosts::Each, &[], "cases", &["bits", polyrail.to_str().unwrap()]);
+        assert!(near.0 == Some(0) && near.1.ends_with("bits is well\n"), "{mpi}: {near:?}");
+        for hosts in [Hosts::Named("eeew"), Hosts::Sites, Hosts::SitesInTurn] {
+            let far = run(mpi, 4, hosts, &[], "cases", &["bits", polyrail.to_str().unwrap(), "sites"]);
+            assert_eq!(far, near, "{mpi} {hosts:?}");
+        }
+        // sites of other numbers of hosts than each other, and of one: there what is long is combined by hosts
+        let words = ["bits", polyrail.to_str().unwrap()];
+        for sites in ["ewss", "nesw"] {
+            assert_eq!(run(mpi, 4, Hosts::Named(sites), &[], "cases", &words), near, "{mpi} {sites}");
+        }
+        let near = run(mpi, 8, Hosts::Named("eeeeeeee"), &[], "cases", &words);
+        assert!(near.0 == Some(0) && near.1.ends_with("bits is well\n"), "{mpi}: {near:?}");
+        for sites in ["eeeeewww", "ewwewewe"] {
+            assert_eq!(run(mpi, 8, Hosts::Named(sites), &[], "cases", &words), near, "{mpi} {sites}");
+        }
+        random(mpi, 4, Hosts::SitesInTurn);
+        random(mpi, 8, Hosts::Named("eewewwww"));
+        // two hosts have two ranks
+        random(mpi, 6, Hosts::Sites);
     }
 }
 

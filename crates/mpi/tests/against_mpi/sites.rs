@@ -67,7 +67,7 @@ fn run(mpi: &str, options: &str, words: &str) -> (Option<i32>, String) {
 }
 
 /// Whether the lab can have two sites; else it is said why.
-fn are_there_sites() -> bool {
+pub fn are_there() -> bool {
     let mut lab = Command::new(root().join("scripts/lab"));
     lab.args(["run", "--sites", "relay:0", "--", "true"])
         .env("POLYRAIL_LAB_RELAY", built().join("polyrail-lab-relay"));
@@ -81,7 +81,7 @@ fn are_there_sites() -> bool {
 #[test]
 fn jobs_have_hosts_of_two_sites() {
     let _alone = alone();
-    if !are_there_sites() {
+    if !are_there() {
         return;
     }
     for mpi in MPIS {
@@ -94,7 +94,7 @@ fn jobs_have_hosts_of_two_sites() {
 #[test]
 fn where_a_gateway_dies_the_job_is_told() {
     let _alone = alone();
-    if !are_there_sites() {
+    if !are_there() {
         return;
     }
     for mpi in MPIS {

@@ -240,6 +240,51 @@ static void singles(void) {
     must(strstr(line, "{\"algorithm\":\"rounds of hosts\"") != NULL, line);
 }
 
+// Of what no order of additions gives the same as another: the result's bits, the same wherever ranks stand.
+static void bits(void) {
+    enum { MOST = 200000 };
+    static const int counts[] = {1, 100, 1024, 5000, 40000, MOST};
+    static double own[MOST], all[MOST], one[MOST];
+    unsigned long long seen = 0;
+    warm(MPI_COMM_WORLD);
+    for (unsigned n = 0; n < sizeof counts / sizeof *counts; n++)
+        for (int root = 0; root < size; root++) {
+            for (int i = 0; i < counts[n]; i++) own[i] = 1.0 / (3 + i * 7 + rank * 1000003 + root);
+            MPI_Allreduce(own, all, counts[n], MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+            MPI_Reduce(own, one, counts[n], MPI_DOUBLE, MPI_SUM, root, MPI_COMM_WORLD);
+            MPI_Bcast(one, counts[n], MPI_DOUBLE, root, MPI_COMM_WORLD);
+            for (int i = 0; i < counts[n]; i++) {
+                unsigned long long bits[2];
+                memcpy(bits, all + i, 8);
+                memcpy(bits + 1, one + i, 8);
+                seen = (seen ^ bits[0]) * 0x100000001b3ULL;
+                seen = (seen ^ bits[1]) * 0x100000001b3ULL;
+            }
+        }
+    // so long that all stages of it are under way, and more
+    enum { LONG = 900001 };
+    double *many = malloc(LONG * sizeof *many);
+    for (int i = 0; i < LONG; i++) many[i] = 1.0 / (3 + i * 7 + rank * 1000003);
+    MPI_Allreduce(MPI_IN_PLACE, many, LONG, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 0; i < LONG; i++) {
+        unsigned long long bits;
+        memcpy(&bits, many + i, 8);
+        seen = (seen ^ bits) * 0x100000001b3ULL;
+    }
+    free(many);
+    unsigned long long theirs[64];
+    MPI_Allgather(&seen, 8, MPI_BYTE, theirs, 8, MPI_BYTE, MPI_COMM_WORLD);
+    for (int other = 0; other < size; other++) must(theirs[other] == seen, "ranks have other bits");
+    MPI_Barrier(MPI_COMM_WORLD);
+    const char *line = asked();
+    if (rank > 0) return;
+    printf("bits %016llx\n", seen);
+    if (*way == 0) return;
+    must(strstr(line, "{\"algorithm\":\"sites exchange once\"") != NULL, line);
+    must(strstr(line, "{\"algorithm\":\"hosts combine a part each at each site\"") != NULL, line);
+    must(strstr(line, "{\"algorithm\":\"a block from site to site\"") != NULL, line);
+}
+
 static char pattern(long at, int seed) { return (char)((at * 131 + (at >> 9) + seed * 17) % 251); }
 
 static void broadcast(MPI_Comm comm, int root, long bytes, int seed) {
@@ -320,7 +365,8 @@ int main(int argc, char **argv) {
                {"codes", codes},       {"killed", killed},   {"asleep", asleep},               {"mixed", mixed},   {"longer_short", longer_short},
                {"longer_long", longer_long},
                {"told", told},         {"cast", cast},         {"pieces", pieces},     {"more", more},
-               {"short", shorter},     {"cut", cut},         {"singles", singles}};
+               {"short", shorter},     {"cut", cut},         {"singles", singles},
+               {"bits", bits}};
     times = argc > 2 ? atol(argv[2]) : 0;
     polyrail = argc > 2 ? argv[2] : "polyrail";
     way = argc > 3 ? argv[3] : "";
