@@ -1,9 +1,9 @@
-//! What hosts of several sites exchange: nothing waits for more than one message between sites, and no line between two is crossed twice by the same
+//! What hosts of several sites exchange: nothing but a long reduction waits for more than one message between sites, and no line between two is crossed twice by the same
 //! (Kielmann and others, "MagPIe: MPI's collective communication operations for clustered wide area systems", PPoPP 1999).
 //!
 //! One host of each site speaks for it: hosts bring it what they have, sites exchange directly, and it hands on what comes. Which hosts are of one
 //! site may have been measured, and so differ from run to run: contributions are combined in the same way as without sites
-//! ([`between`](super::between)), and sites only say where. Those that stand beside each other in that order and are of one site travel as one, others singly.
+//! ([`between`]), and sites only say where. Those that stand beside each other in that order and are of one site travel as one, others singly.
 
 use alloc::vec::Vec;
 
