@@ -1,0 +1,165 @@
+//! Two gateways in the lab, on two hosts that are joined by two rails: what becomes of streams when one of them fails, or both, while others flood the port
+//! that gateways dial. It needs root, or user namespaces.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const POLYRAIL: &str = env!("CARGO_BIN_EXE_polyrail");
+
+/// Each side of each connection sends so many bytes that look random, then their digest, and checks what it gets. Who calls says how it ended.
+const PROGRAM: &str = r#"
+import hashlib, os, socket, sys, threading
+what, ip, port, count, length = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5])
+PIECE = 1 << 16
+def send(s):
+    digest, piece = hashlib.sha256(), os.urandom(PIECE)
+    for n in range(length // PIECE):
+        piece = piece[1:] + bytes([n % 251])
+        digest.update(piece)
+        s.sendall(piece)
+    s.sendall(digest.digest())
+    s.shutdown(socket.SHUT_WR)
+def receive(s):
+    digest, left, last = hashlib.sha256(), length // PIECE * PIECE, b''
+    while True:
+        piece = s.recv(PIECE)
+        if not piece:
+            break
+        digest.update(piece[:left])
+        last += piece[left:]
+        left -= min(left, len(piece))
+    return left == 0 and last == digest.digest()
+said = []
+def both(s):
+    s.settimeout(90)
+    try:
+        sender = threading.Thread(target=lambda: ended(send, s))
+        sender.start()
+        said.append('whole' if receive(s) else 'cut short')
+        sender.join()
+    except OSError as error:
+        said.append(type(error).__name__)
+    s.close()
+def ended(run, s):
+    try: run(s)
+    except OSError: pass
+if what == 'serve':
+    listener = socket.create_server((ip, port))
+    print('serves', flush=True)
+    while True:
+        threading.Thread(target=both, args=(listener.accept()[0],), daemon=True).start()
+all = [threading.Thread(target=both, args=(socket.create_connection((ip, port), 60),)) for _ in range(count)]
+[one.start() for one in all]
+[one.join() for one in all]
+print('streams:', *said, flush=True)
+"#;
+
+/// Half of them say nothing, the others what is no greeting; until this ends.
+const FLOOD: &str = r#"
+import os, socket, sys, time
+held = []
+while True:
+    for n in range(40):
+        try:
+            s = socket.create_connection((sys.argv[1], int(sys.argv[2])), 1)
+            if n % 2: s.sendall(os.urandom(200))
+            held.append(s)
+        except OSError: pass
+    for s in held[:-400]: s.close()
+    held = held[-400:]
+    time.sleep(0.1)
+"#;
+
+const SCRIPT: &str = r#"
+set -u
+polyrail=$1 files=$2 case=$3
+on() { local pid; pid=$(<"$POLYRAIL_LAB/$1/pid"); shift; nsenter -t "$pid" -n -- "$@"; }
+gateway() { local host=$1 site=$2; shift 2; on "$host" env POLYRAIL_INTERFACES='r*' $polyrail gateway --config "$files/$site/site.toml" "$@"; }
+on a ip link set lo up && on a ip addr add 10.1.0.1/32 dev lo || exit 90
+on b ip link set lo up && on b ip addr add 10.2.0.1/32 dev lo || exit 90
+east=$(gateway a east init --site east --network 10.1.0.0/24 --listen 127.0.0.1:4000) || exit 91
+west=$(gateway b west init --site west --network 10.2.0.0/24 --listen 127.0.0.1:4000 --reached-at 10.77.0.2:4001) || exit 91
+gateway a east trust "$west" && gateway b west trust "$east" || exit 92
+[ "$case" = long ] && export POLYRAIL_PEER_TIMEOUT=3
+gateway b west & gateway a east &
+up() { gateway a east status --json | grep -q '"up":true'; }
+for _ in $(seq 300); do up && break; sleep 0.1; done
+up || exit 93
+on b python3 "$files/program.py" serve 10.2.0.1 5000 0 "$4" > "$files/serves" &
+for _ in $(seq 300); do [ -s "$files/serves" ] && break; sleep 0.1; done
+call() { on a $polyrail wrap --gateway 127.0.0.1:4000 -- python3 "$files/program.py" call 10.2.0.1 5000 4 "$4"; }
+case $case in
+short)
+  on a python3 "$files/flood.py" 10.77.0.2 4001 &
+  call "$@" & called=$!
+  sleep 0.5; scripts/lab reset 0
+  sleep 0.5; scripts/lab rail 0 down; sleep 1; scripts/lab rail 0 up
+  sleep 0.5; scripts/lab rail 1 down; sleep 1; scripts/lab rail 1 up
+  sleep 0.5; scripts/lab blackhole 0 on; scripts/lab blackhole 1 on; sleep 3; scripts/lab blackhole 0 off; scripts/lab blackhole 1 off
+  kill -0 $called 2> /dev/null && echo "while they were under way"
+  wait $called || exit 94 ;;
+long)
+  call "$@" & called=$!
+  sleep 0.5; scripts/lab blackhole 0 on; scripts/lab blackhole 1 on
+  wait $called || exit 94
+  scripts/lab blackhole 0 off; scripts/lab blackhole 1 off
+  for _ in $(seq 300); do up && break; sleep 0.1; done
+  call "$@" ;;
+esac
+kill $(jobs -p) 2> /dev/null
+exit 0
+"#;
+
+/// Runs a case in the lab: what was said; nothing where there is no lab.
+#[track_caller]
+fn run(case: &str, rails: &str, bytes: usize) -> Option<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let lab = |words: &[&str]| {
+        let mut lab = Command::new("timeout");
+        lab.args(["--kill-after=5", "240"]).arg(root.join("scripts/lab")).arg("run").args(words);
+        lab.current_dir(&root).stdin(Stdio::null()).output().unwrap()
+    };
+    if !lab(&["--", "true"]).status.success() {
+        polyrail_testing::lacking("network namespaces (scripts/lab)");
+        return None;
+    }
+    let files = tempfile::tempdir().unwrap();
+    std::fs::write(files.path().join("program.py"), PROGRAM).unwrap();
+    std::fs::write(files.path().join("flood.py"), FLOOD).unwrap();
+    let place = files.path().to_str().unwrap();
+    let output = lab(&[
+        "--rails",
+        rails,
+        "--",
+        "bash",
+        "-c",
+        SCRIPT,
+        "trunk",
+        POLYRAIL,
+        place,
+        case,
+        &bytes.to_string(),
+    ]);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(output.status.success(), "{case}: {:?} {said}", output.status);
+    Some(said)
+}
+
+#[test]
+fn streams_are_whole_while_one_rail_after_the_other_fails_and_both_for_a_while() {
+    if let Some(said) = run("short", "200 200", 80 << 20) {
+        assert!(said.contains("while they were under way"), "it was over too soon: {said}");
+        assert!(said.contains("streams: whole whole whole whole"), "{said}");
+    }
+}
+
+#[test]
+fn streams_end_with_an_error_when_both_rails_fail_for_long_and_others_go_on_afterwards() {
+    if let Some(said) = run("long", "200 200", 20 << 20) {
+        let ends: Vec<&str> = said.lines().filter(|line| line.starts_with("streams:")).collect();
+        let cut: Vec<&str> = ends[0].split_whitespace().skip(1).collect();
+        assert!(cut.len() == 4 && cut.iter().all(|end| *end == "ConnectionResetError"), "{said}");
+        assert_eq!(ends.get(1), Some(&"streams: whole whole whole whole"), "{said}");
+    }
+}
