@@ -230,6 +230,7 @@ fn find_sites(rank: usize, hosts: &[u64]) -> Result<Vec<u64>, String> {
     let called = Config::from_env().ok().and_then(|config| config.site_number()).unwrap_or(0);
     let called: Vec<u64> = tell([called, 0, 0, 0], size).map_err(text)?.iter().map(|told| told[0]).collect();
     if called.iter().all(|name| *name != 0) {
+        ways::tell_sites(&called, "as hosts call them");
         return Ok(called);
     }
     let measured = sites::measure(rank, hosts);
@@ -240,7 +241,9 @@ fn find_sites(rank: usize, hosts: &[u64]) -> Result<Vec<u64>, String> {
         return Err(format!("rank {other} does not reach those of other hosts"));
     }
     let measured: Vec<u64> = told.iter().map(|told| told[0]).collect();
-    Ok(sites::of_all(&measured, hosts))
+    let found = sites::of_all(&measured, hosts);
+    ways::tell_sites(&found, "a round trip between them takes a millisecond or more");
+    Ok(found)
 }
 
 fn text(failed: Failed) -> String {

@@ -2,8 +2,10 @@
 
 use std::ffi::c_void;
 use std::fmt::Write as _;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use polyrail_core::coll::layout::Layout;
 use polyrail_pmpi::in_file;
 
 use crate::what;
@@ -55,6 +57,35 @@ const OPERATIONS: usize = what::REDUCE_SCATTER as usize + 1;
 static COUNTS: [[[AtomicU64; 2]; TEXTS.len()]; OPERATIONS] =
     [const { [const { [const { AtomicU64::new(0) }; 2] }; TEXTS.len()] }; OPERATIONS];
 
+/// Which ranks are of which sites, and how that is known, where there are several.
+static SITES: OnceLock<(String, &str)> = OnceLock::new();
+/// The longest text of that.
+const LONGEST: usize = 200;
+
+/// These are the sites of all ranks, and that is how they are known.
+pub fn tell_sites(sites: &[u64], why: &'static str) {
+    let groups = Layout::new(sites);
+    if groups.hosts() > 1 {
+        let all: Vec<String> = (0..groups.hosts()).map(|site| ranges(groups.members(site))).collect();
+        let mut text = format!("{} sites, of ranks {}", all.len(), all.join(" and "));
+        if text.len() > LONGEST {
+            text.truncate(LONGEST);
+            text.push_str("...");
+        }
+        SITES.get_or_init(|| (text, why));
+    }
+}
+
+/// Numbers in order, those that follow each other as one range.
+fn ranges(numbers: &[u32]) -> String {
+    let range = |run: &[u32]| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        _ => run.iter().map(u32::to_string).collect(),
+    };
+    let runs: Vec<String> = numbers.chunk_by(|one, next| one + 1 == *next).map(range).collect();
+    runs.join(",")
+}
+
 /// An operation has gone this way.
 #[inline]
 pub fn count(what: u8, way: Way, bytes: usize) {
@@ -66,6 +97,12 @@ pub fn count(what: u8, way: Way, bytes: usize) {
 /// All that was counted, as `polyrail_rails::top::Collective` reads it.
 fn document() -> String {
     let mut text = String::from("[");
+    if let Some((sites, why)) = SITES.get() {
+        let _ = write!(
+            text,
+            r#"{{"operation":"MPI_Init","algorithm":"{sites}","why":"{why}","calls":1,"bytes":0}}"#
+        );
+    }
     for (operation, ways) in COUNTS.iter().enumerate() {
         for ([calls, bytes], (algorithm, why)) in ways.iter().zip(TEXTS) {
             let (calls, bytes) = (calls.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed));
@@ -112,12 +149,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn numbers_that_follow_each_other_are_a_range() {
+        assert_eq!(ranges(&[0, 1, 2, 3]), "0-3");
+        assert_eq!(ranges(&[0, 2, 3, 7]), "0,2-3,7");
+    }
+
+    #[test]
     fn what_is_counted_is_told() {
+        tell_sites(&[7, 7, 7], "one is nothing to tell");
+        tell_sites(&[1, 1, 2, 1], "measured");
         assert!(TEXTS.iter().all(|(algorithm, why)| !format!("{algorithm}{why}").contains(['"', '\\'])));
         count(what::SCAN, Way::Slots, 100);
         count(what::SCAN, Way::Slots, 28);
         count(what::SCAN, Way::Length, 0);
         let told = Collective::parse(document().as_bytes());
+        assert_eq!((told[0].operation.as_str(), told[0].why.as_str()), ("MPI_Init", "measured"));
+        assert_eq!(told[0].algorithm, "2 sites, of ranks 0-1,3 and 2");
         let scans: Vec<_> = told.iter().filter(|one| one.operation == "MPI_Scan").collect();
         assert_eq!(scans.len(), 2);
         assert_eq!((scans[0].algorithm.as_str(), scans[0].calls, scans[0].bytes), ("slots", 2, 128));

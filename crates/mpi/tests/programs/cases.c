@@ -280,6 +280,7 @@ static void bits(void) {
     if (rank > 0) return;
     printf("bits %016llx\n", seen);
     if (*way == 0) return;
+    must(strstr(line, "{\"algorithm\":\"2 sites, of ranks 0") != NULL, line);
     must(strstr(line, "{\"algorithm\":\"sites exchange once\"") != NULL, line);
     must(strstr(line, "{\"algorithm\":\"hosts combine a part each at each site\"") != NULL, line);
     must(strstr(line, "{\"algorithm\":\"a block from site to site\"") != NULL, line);
