@@ -25,11 +25,14 @@ def receive(s):
         piece = s.recv(PIECE)
         if not piece:
             break
+        if last == b'' and what == 'call' and left == length // PIECE * PIECE:
+            begun.append(s)
+            if len(begun) == count: open(sys.argv[6], 'w').close()
         digest.update(piece[:left])
         last += piece[left:]
         left -= min(left, len(piece))
     return left == 0 and last == digest.digest()
-said = []
+said, begun = [], []
 def both(s):
     s.settimeout(90)
     # the kernel tells of a reset once: to who sends, or to who receives, and the other one sees an end
@@ -88,12 +91,14 @@ for _ in $(seq 300); do up && break; sleep 0.1; done
 up || exit 93
 on b python3 "$files/program.py" serve 10.2.0.1 5000 0 "$4" > "$files/serves" &
 for _ in $(seq 300); do [ -s "$files/serves" ] && break; sleep 0.1; done
-call() { on a $polyrail wrap --gateway 127.0.0.1:4000 -- python3 "$files/program.py" call 10.2.0.1 5000 4 "$4"; }
+call() { on a $polyrail wrap --gateway 127.0.0.1:4000 -- python3 "$files/program.py" call 10.2.0.1 5000 4 "$4" "$files/begun"; }
+# all streams are under way
+begun() { for _ in $(seq 600); do [ -e "$files/begun" ] && return; sleep 0.05; done; exit 95; }
 case $case in
 short)
   on a python3 "$files/flood.py" 10.77.0.2 4001 &
   call "$@" & called=$!
-  sleep 0.5; scripts/lab reset 0
+  begun; scripts/lab reset 0
   sleep 0.5; scripts/lab rail 0 down; sleep 1; scripts/lab rail 0 up
   sleep 0.5; scripts/lab rail 1 down; sleep 1; scripts/lab rail 1 up
   sleep 0.5; scripts/lab blackhole 0 on; scripts/lab blackhole 1 on; sleep 3; scripts/lab blackhole 0 off; scripts/lab blackhole 1 off
@@ -101,7 +106,7 @@ short)
   wait $called || exit 94 ;;
 long)
   call "$@" & called=$!
-  sleep 0.5; scripts/lab blackhole 0 on; scripts/lab blackhole 1 on
+  begun; scripts/lab blackhole 0 on; scripts/lab blackhole 1 on
   wait $called || exit 94
   scripts/lab blackhole 0 off; scripts/lab blackhole 1 off
   for _ in $(seq 300); do up && break; sleep 0.1; done
@@ -159,6 +164,7 @@ fn streams_are_whole_while_one_rail_after_the_other_fails_and_both_for_a_while()
 fn streams_end_with_an_error_when_both_rails_fail_for_long_and_others_go_on_afterwards() {
     if let Some(said) = run("long", "200 200", 20 << 20) {
         let ends: Vec<&str> = said.lines().filter(|line| line.starts_with("streams:")).collect();
+        assert_eq!(ends.len(), 2, "{said}");
         let cut: Vec<&str> = ends[0].split_whitespace().skip(1).collect();
         assert!(cut.len() == 4 && cut.iter().all(|end| *end == "reset"), "{said}");
         assert_eq!(ends.get(1), Some(&"streams: whole whole whole whole"), "{said}");
