@@ -154,7 +154,7 @@ fn run(case: &str, rails: &str, bytes: usize) -> Option<String> {
 
 #[test]
 fn streams_are_whole_while_one_rail_after_the_other_fails_and_both_for_a_while() {
-    if let Some(said) = run("short", "200 200", 80 << 20) {
+    if let Some(said) = run("short", "200 200", 120 << 20) {
         assert!(said.contains("while they were under way"), "it was over too soon: {said}");
         assert!(said.contains("streams: whole whole whole whole"), "{said}");
     }

@@ -1,5 +1,5 @@
 //! A long allreduce among hosts of several sites: each part of it is combined at each site by one host, crosses as the site's, and is combined again, by one
-//! host of each site. So as much crosses a line between sites as there is to be reduced, once, and by as many connections as a site has hosts.
+//! host of each site. Where hosts stand by sites, as much crosses a line between two as there is to be reduced, once, and by as many connections as a site has hosts.
 
 use polyrail_core::coll::between::Node;
 use polyrail_core::coll::sites::{Shares, Sites};

@@ -282,6 +282,7 @@ pub fn barrier(n: usize, me: usize) -> Vec<Step> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::sim::Rng;
     use alloc::collections::VecDeque;
     use alloc::string::{String, ToString};
     use alloc::{format, vec};
@@ -298,11 +299,11 @@ pub(super) mod tests {
         let n = tables.len();
         let mut lanes = vec![vec![VecDeque::new(); n]; n];
         let mut at = vec![(0, false); n];
-        let mut random = seed | 1;
+        let mut random = Rng::new(seed);
         while (0..n).any(|host| at[host].0 < tables[host].len()) {
             let mut moved = false;
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            for host in (0..n).map(|host| (host + (random >> 33) as usize) % n) {
+            let first = random.below(n as u64) as usize;
+            for host in (0..n).map(|host| (host + first) % n) {
                 let (step, sent) = at[host];
                 let Some(what) = tables[host].get(step) else { continue };
                 if let (Some(to), false) = (what.to, sent) {

@@ -46,9 +46,13 @@ impl Sites {
         self.0.members(site)[0] as usize
     }
 
-    /// Who speaks for the others.
-    fn others(&self, site: usize) -> impl Iterator<Item = usize> + '_ {
-        (0..self.count()).filter(move |other| *other != site).map(|other| self.speaker(other))
+    /// The other sites.
+    fn others(&self, site: usize) -> impl Iterator<Item = usize> + use<> {
+        (0..self.count()).filter(move |other| *other != site)
+    }
+
+    fn is_of(&self, site: usize, host: usize) -> bool {
+        self.0.host_of(host) == site
     }
 
     /// The steps of a table for as many hosts as a site has, taken by its own, of which `first` is the first.
@@ -76,7 +80,7 @@ impl Sites {
         if me == speaker && site == near {
             // what goes far leaves first
             let comes = steps.iter().take_while(|step| step.from.is_some()).count();
-            let far = self.others(site).map(|other| Step { to: Some(other), from: None });
+            let far = self.others(site).map(|other| Step { to: Some(self.speaker(other)), from: None });
             steps.splice(comes..comes, far);
         } else if me == speaker {
             steps.insert(0, Step { to: None, from: Some((self.speaker(near), Then::Replace)) });
@@ -95,7 +99,7 @@ impl Sites {
         };
         let (ours, around) = (line(site), line(near));
         let feeds = |nth: usize| around[around.len() - 1 - nth % around.len()];
-        let others = || (0..self.count()).filter(|other| *other != near).enumerate();
+        let others = || self.others(near).enumerate();
         let place = ours.iter().position(|host| *host == me).unwrap_or(0);
         let from = match place.checked_sub(1) {
             Some(before) => Some(ours[before]),
@@ -132,7 +136,7 @@ impl Sites {
             send: step.to.iter().map(|to| (*to, 0..0)).collect(),
             combine: Vec::new(),
         };
-        let others = || self.others(site).map(|other| (other, 0..0)).collect();
+        let others = || self.others(site).map(|other| (self.speaker(other), 0..0)).collect();
         let between = Round { receive: others(), send: others(), combine: Vec::new() };
         let mut rounds: Vec<Round> = self.within(me, speaker, between::reduce).map(round).collect();
         rounds.extend((me == speaker).then_some(between));
@@ -167,7 +171,7 @@ impl Sites {
                 rounds.push(Round { receive, ..Round::default() });
             }
             let mut between = Round::default();
-            for other in (0..self.count()).filter(|other| *other != site) {
+            for other in self.others(site) {
                 let theirs = self.speaker(other);
                 if near.is_none_or(|near| other == near) {
                     between.send.extend(own.iter().map(|node| (theirs, node.clone())));
@@ -219,13 +223,10 @@ impl Sites {
         let mut left = Vec::new();
         left.push(0..n);
         while let Some(node) = left.pop() {
-            let mut its = node.clone().filter(|host| self.0.host_of(*host) == site);
-            match (its.next(), order.halves(n, &node)) {
-                (None, _) => {}
-                (Some(_), Some([first, second])) if its.count() + 1 < node.len() => {
-                    left.extend([second, first]);
-                }
-                _ => found.push(node),
+            if node.clone().all(|host| self.is_of(site, host)) {
+                found.push(node);
+            } else if let Some([first, second]) = order.halves(n, &node) {
+                left.extend([second, first]);
             }
         }
         found
@@ -263,7 +264,7 @@ impl Sites {
 
     fn is_of_one(&self, node: &Node) -> bool {
         let site = self.0.host_of(node.start);
-        node.clone().all(|host| self.0.host_of(host) == site)
+        node.clone().all(|host| self.is_of(site, host))
     }
 
     /// What is left to combine where the nodes of all sites are.
@@ -292,14 +293,12 @@ impl Sites {
         for node in &own {
             order.pairs(n, node, &|_| false, &mut here);
         }
-        let others = (0..self.count()).filter(|other| *other != site);
-        let far =
-            others.flat_map(|other| self.whole(order, other).into_iter().map(move |node| (other, node)));
-        let far: Vec<_> = far.collect();
+        let whole = |other| self.whole(order, other).into_iter().map(move |node| (other, node));
+        let far: Vec<_> = self.others(site).flat_map(whole).collect();
         let of_part = |part: usize| Share {
             owner: owner(site, part),
             far: far.iter().map(|(other, node)| (owner(*other, part), node.clone())).collect(),
-            peers: (0..self.count()).filter(|other| *other != site).map(|other| owner(other, part)).collect(),
+            peers: self.others(site).map(|other| owner(other, part)).collect(),
         };
         Shares {
             mates: self.members(site).filter(|host| *host != me).collect(),
@@ -315,8 +314,7 @@ impl Sites {
         let site = self.0.host_of(me);
         let speaker = self.speaker(site);
         let speaks = me == speaker;
-        let others = |other: &usize| *other != site;
-        let far = (0..self.count()).filter(others).filter(|_| speaks);
+        let far = self.others(site).filter(|_| speaks);
         let steps: Vec<Step> = self.within(me, speaker, between::broadcast).collect();
         Gathering {
             to: (!speaks).then_some(speaker),
@@ -325,7 +323,7 @@ impl Sites {
             near: self.members(site).collect(),
             order: self
                 .members(site)
-                .chain((0..self.count()).filter(others).flat_map(|other| self.members(other)))
+                .chain(self.others(site).flat_map(|other| self.members(other)))
                 .collect(),
             passage: Passage {
                 from: steps.iter().find_map(|step| step.from.map(|(from, _)| from)),
@@ -339,9 +337,9 @@ impl Sites {
         let (site, place) = (self.0.host_of(me), self.0.place_of(me));
         let members: Vec<usize> = self.members(site).collect();
         let around = members.len();
-        let others = || (0..self.count()).filter(|other| *other != site);
         // what comes to one of this site's hosts from others
-        let lands = |at: usize| others().flat_map(move |other| self.members(other).skip(at).step_by(around));
+        let lands =
+            |at: usize| self.others(site).flat_map(move |other| self.members(other).skip(at).step_by(around));
         // what passes from one host to the next: what its site has, then what has come from others; all but what the next has first
         let passes = |place: usize| -> Vec<usize> {
             let behind = |step: usize| (place + around - step) % around;
@@ -351,7 +349,8 @@ impl Sites {
         Ring {
             next: (around > 1).then(|| members[(place + 1) % around]),
             before: (around > 1).then(|| members[(place + around - 1) % around]),
-            far_to: others()
+            far_to: self
+                .others(site)
                 .map(|other| {
                     let theirs = self.0.members(other);
                     theirs[place % theirs.len()] as usize
@@ -429,6 +428,7 @@ pub struct Gathering {
 mod tests {
     use super::*;
     use crate::coll::between::tests::{folded, linked, passing, told};
+    use crate::sim::Rng;
     use alloc::collections::{BTreeMap, VecDeque};
     use alloc::string::{String, ToString};
     use alloc::{format, vec};
@@ -452,11 +452,11 @@ mod tests {
         let mut lanes: Vec<Vec<VecDeque<(Node, Crossed)>>> = vec![vec![VecDeque::new(); n]; n];
         let mut lines = BTreeMap::new();
         let mut at = vec![(0, false); n];
-        let mut random = seed | 1;
+        let mut random = Rng::new(seed);
         while (0..n).any(|host| at[host].0 < tables[host].len()) {
             let mut moved = false;
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            for host in (0..n).map(|host| (host + (random >> 33) as usize) % n) {
+            let first = random.below(n as u64) as usize;
+            for host in (0..n).map(|host| (host + first) % n) {
                 let Some(round) = tables[host].get(at[host].0) else { continue };
                 for (to, node) in round.send.iter().filter(|_| !at[host].1) {
                     let (what, mut crossed) = have[host][&key(node)].clone();
@@ -497,19 +497,13 @@ mod tests {
     /// Hosts of sites: one after the other, in turn, and as it comes.
     fn placements() -> Vec<Vec<usize>> {
         let mut all = Vec::new();
-        let mut random = 7_u64;
+        let mut random = Rng::new(7);
         for n in 2..=20 {
             for sites in 2..=4.min(n) {
                 all.push((0..n).map(|host| host * sites / n).collect());
                 all.push((0..n).map(|host| host % sites).collect());
                 for _ in 0..4 {
-                    let mut next = || {
-                        random = random
-                            .wrapping_mul(6_364_136_223_846_793_005)
-                            .wrapping_add(1_442_695_040_888_963_407);
-                        (random >> 33) as usize % sites
-                    };
-                    all.push((0..n).map(|_| next()).collect());
+                    all.push((0..n).map(|_| random.below(sites as u64) as usize).collect());
                 }
             }
         }
