@@ -116,7 +116,7 @@ pub struct Connection {
     returned: VecDeque<Register>,
     /// Bytes of the datagrams with values that left by channels that are over.
     values_before: u64,
-    /// The other side has not seen that this one is where it answered to.
+    /// It is not known that the other side, which answered, has seen this one where it answered to.
     unseen: bool,
     /// What it asked by CHALLENGE and was not told yet; and what it was asked so and has told.
     response: Option<[u8; 8]>,
@@ -305,7 +305,6 @@ impl Connection {
             State::Opening => {
                 (self.theirs, self.salts.1, self.state) = (theirs, salt, State::Up);
                 self.current.channel.set_window(u64::from(window));
-                // until it has seen this side there, the other may be able to say nothing
                 self.unseen = true;
                 true
             }
@@ -385,8 +384,11 @@ impl Connection {
         }
         stage.note(number);
         self.heard_at = now;
-        if self.state == State::Answering && matches!(header.kind, Kind::Plain | Kind::Sealed) {
-            self.state = State::Up;
+        if matches!(header.kind, Kind::Plain | Kind::Sealed) {
+            self.unseen = false;
+            if self.state == State::Answering {
+                self.state = State::Up;
+            }
         }
         for chunk in Chunks::new(content).flatten() {
             self.handle_chunk(now, epoch, &chunk, user);
@@ -456,8 +458,8 @@ impl Connection {
             State::Answering => Kind::Answer,
             _ => Kind::Plain,
         };
-        if kind == Kind::Plain && core::mem::take(&mut self.unseen) {
-            self.current.channel.ask();
+        if kind == Kind::Plain {
+            self.be_seen();
         }
         let (said, must) = self.write_words(now, kind, room)?;
         if self.goodbyes.is_some() {
@@ -465,6 +467,13 @@ impl Connection {
             return must.then(|| self.words_alone(now, kind, said));
         }
         self.poll_stage(now, kind, room, said, must)
+    }
+
+    /// Before the other side has seen this one it may be able to say nothing, and not all channels ask again for what was lost.
+    fn be_seen(&mut self) {
+        if self.unseen && !self.is_owed() {
+            self.sending().channel.ask();
+        }
     }
 
     /// Writes what this side says besides its channels: how many bytes, and whether a datagram has to leave for that.
@@ -557,6 +566,7 @@ impl Connection {
             next.channel.handle_timeout(now);
             self.look_for_the_dead(now, &mut NoUser);
         }
+        self.be_seen();
         let rtt = self.shared().rtt;
         if rtt.smoothed > 0 {
             self.courier.handle_rto(WORD_TIME.max(rtt.smoothed + 4 * rtt.variation));

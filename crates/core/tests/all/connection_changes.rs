@@ -80,6 +80,8 @@ struct World {
     loss: u64,
     doubled: u64,
     reordered: u64,
+    /// How many of the next of either side are lost.
+    cut: [u64; 2],
     delay: Time,
     /// What a path carries each way, in bytes per second, and bytes that wait for that at most; 0: it carries anything.
     rate: u64,
@@ -106,6 +108,7 @@ impl World {
             loss: 0,
             doubled: 0,
             reordered: 0,
+            cut: [0; 2],
             delay: MS,
             rate: 0,
             queue: 0,
@@ -129,7 +132,9 @@ impl World {
 
     fn pump(&mut self, at: usize) {
         let side = &mut self.sides[at];
-        side.connection.handle_timeout(self.now);
+        if side.connection.due() <= self.now {
+            side.connection.handle_timeout(self.now);
+        }
         while let Some(made) = side.connection.poll_datagram(self.now, &mut self.room) {
             // what the other side has is not kept
             let had = side.connection.had_upto();
@@ -142,7 +147,9 @@ impl World {
             content.extend(bytes_at(made.segment.pos, made.segment.len as usize));
             let size = HEADER + content.len() + TAG;
             let left = Self::leaves(self.now, &mut self.free[at], self.rate, self.queue, size);
-            let Some(left) = left.filter(|_| !self.dice.falls(self.loss)) else { continue };
+            let cut = self.cut[at] > 0;
+            self.cut[at] = self.cut[at].saturating_sub(1);
+            let Some(left) = left.filter(|_| !cut && !self.dice.falls(self.loss)) else { continue };
             let again = self.dice.falls(self.doubled);
             for n in 0..=u64::from(again) {
                 let late = if self.dice.falls(self.reordered) { self.dice.next() % (3 * MS) } else { 0 };
@@ -318,6 +325,26 @@ proptest! {
             prop_assert_eq!(sent, settled);
         }
         prop_assert_eq!(world.sides[0].connection.composition(), world.sides[1].connection.composition());
+    }
+}
+
+/// Who answers may send three times what came, until the other side has shown that it is there: that goes on doing so while nobody says
+/// that it was seen, whatever the channel does of what is lost.
+#[test]
+fn who_answers_may_say_all_once_the_other_side_gets_through() {
+    for composition in compositions() {
+        for cut in 0..30 {
+            let mut world = World::new(cut, composition);
+            world.give(1, 1000);
+            world.give(0, 80);
+            while world.sides[0].connection.state() != State::Up {
+                assert!(world.step(10 * S), "{composition:?}: nobody answers");
+                world.cut[0] = cut;
+            }
+            while !world.all_came() {
+                assert!(world.step(1000 * S), "{composition:?}: {} came when {cut} were lost", world.sides[0].had);
+            }
+        }
     }
 }
 
