@@ -342,7 +342,11 @@ fn who_answers_may_say_all_once_the_other_side_gets_through() {
                 world.cut[0] = cut;
             }
             while !world.all_came() {
-                assert!(world.step(1000 * S), "{composition:?}: {} came when {cut} were lost", world.sides[0].had);
+                assert!(
+                    world.step(1000 * S),
+                    "{composition:?}: {} came when {cut} were lost",
+                    world.sides[0].had
+                );
             }
         }
     }

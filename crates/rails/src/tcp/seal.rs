@@ -8,7 +8,7 @@
 //! and count them as written once they are sealed.
 
 use super::Stats;
-use super::sys::{self, Errno};
+use super::sys::{self, Errno, Sent};
 use crate::keys::Chain;
 use crate::rail::RawIov;
 use crate::rail::journal::Pool;
@@ -108,8 +108,7 @@ impl Sealer {
         self.progress.plain(self.progress.written.saturating_sub(unacknowledged as u64))
     }
 
-    /// Writes what is sealed; then seals what is at `iov`, and writes that, until the socket takes no more: how many bytes of the
-    /// stream were sealed.
+    /// Writes what is sealed; then seals what is at `iov`, and writes that, until the socket takes no more.
     ///
     /// # Safety
     /// The memory at `iov` is readable.
@@ -119,16 +118,17 @@ impl Sealer {
         iov: &[RawIov],
         pool: &mut Pool,
         stats: &mut Stats,
-    ) -> Result<usize, Errno> {
-        self.drain(fd, pool, stats)?;
-        let (mut from, mut sealed) = (Pieces { iov, taken: 0 }, 0);
+    ) -> Sent {
+        let (mut from, mut sent) = (Pieces { iov, taken: 0 }, Sent { bytes: 0, stopped: None });
         loop {
+            sent.stopped = self.drain(fd, pool, stats).err();
+            if sent.stopped.is_some() {
+                return sent;
+            }
             // SAFETY: our contract.
-            let now = unsafe { self.seal(&mut from, pool) }?;
-            sealed += now;
-            // an error is met again, by whoever writes next
-            if now == 0 || self.drain(fd, pool, stats).is_err() {
-                return Ok(sealed);
+            match Sent::from(unsafe { self.seal(&mut from, pool) }) {
+                Sent { bytes: 0, stopped } => return Sent { stopped, ..sent },
+                Sent { bytes, .. } => sent.bytes += bytes,
             }
         }
     }

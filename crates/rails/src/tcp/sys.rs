@@ -11,6 +11,25 @@ use crate::rail::{LinkStats, RawIov};
 /// A system call's `errno`.
 pub(super) type Errno = i32;
 
+/// What an attempt to send came to. The kernel tells of a connection's end once: who drops what it said has others see a mere end of
+/// the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sent {
+    /// Bytes of the stream that are the kernel's, or sealed.
+    pub(super) bytes: usize,
+    /// Why it took no more, if it was offered more.
+    pub(super) stopped: Option<Errno>,
+}
+
+impl From<Result<usize, Errno>> for Sent {
+    fn from(result: Result<usize, Errno>) -> Self {
+        match result {
+            Ok(bytes) => Self { bytes, stopped: None },
+            Err(e) => Self { bytes: 0, stopped: Some(e) },
+        }
+    }
+}
+
 fn errno() -> Errno {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }

@@ -5,7 +5,7 @@
 
 use super::link::{Link, Shared};
 use super::seal::Sealer;
-use super::sys::{self, Errno};
+use super::sys::{self, Errno, Sent};
 use crate::rail::journal::{MAX_IOV, RetransmitBuffer, TURN_BYTES};
 use crate::rail::{Full, Memory, RawIov, Span};
 
@@ -106,7 +106,7 @@ pub(super) unsafe fn send(link: &mut Link, f: Outgoing<'_>, round: u32, sh: &mut
     tx.round = round;
     let sent = if span.is_none() && tx.sealer.is_none() {
         sh.stats.sends += 1;
-        sys::send(fd, tx.unacked.plain())
+        sys::send(fd, tx.unacked.plain()).into()
     } else {
         sh.iov.clear();
         tx.unacked.gather(&mut sh.iov, COPIES);
@@ -137,17 +137,17 @@ unsafe fn send_then_copy(link: &mut Link, f: Outgoing<'_>, sh: &mut Shared) -> R
     Ok(())
 }
 
-/// Writes what is at `sh.iov`, or seals it to be written before all else: how many bytes.
+/// Writes what is at `sh.iov`, or seals it to be written before all else.
 ///
 /// # Safety
 /// The memory is readable.
-unsafe fn put(link: &mut Link, sh: &mut Shared) -> Result<usize, Errno> {
+unsafe fn put(link: &mut Link, sh: &mut Shared) -> Sent {
     let fd = link.fd();
     match &mut link.tx.sealer {
         None => {
             sh.stats.sends += 1;
             // SAFETY: our contract.
-            unsafe { sys::send_iov(fd, &sh.iov) }
+            unsafe { sys::send_iov(fd, &sh.iov) }.into()
         }
         // SAFETY: our contract.
         Some(sealer) => unsafe { sealer.write(fd, &sh.iov, &mut sh.pool, &mut sh.stats) },
@@ -155,10 +155,10 @@ unsafe fn put(link: &mut Link, sh: &mut Shared) -> Result<usize, Errno> {
 }
 
 /// Notes what an attempt to send the oldest bytes came to.
-fn came_to(link: &mut Link, sent: Result<usize, Errno>) {
-    match sent {
-        Ok(n) => link.tx.unacked.advance(n),
-        Err(e) => failed(link, e),
+fn came_to(link: &mut Link, sent: Sent) {
+    link.tx.unacked.advance(sent.bytes);
+    if let Some(e) = sent.stopped {
+        failed(link, e);
     }
 }
 
@@ -183,14 +183,13 @@ pub(super) fn write<M: Memory + ?Sized>(link: &mut Link, sh: &mut Shared, mem: O
         }
         // SAFETY: the buffer's bytes, zeros, and what the memory's owner just named as a span's.
         match unsafe { put(link, sh) } {
-            Ok(n) => {
-                bytes += n;
-                link.tx.unacked.advance(n);
-            }
-            Err(libc::EFAULT) if link.tx.unacked.give_up() => {}
-            Err(e) => {
-                failed(link, e);
-                return;
+            Sent { stopped: Some(libc::EFAULT), bytes: 0 } if link.tx.unacked.give_up() => {}
+            sent => {
+                bytes += sent.bytes;
+                came_to(link, sent);
+                if sent.stopped.is_some() {
+                    return;
+                }
             }
         }
     }

@@ -80,6 +80,11 @@ impl Node {
         self.worker.why(peer).unwrap_or_default().to_owned()
     }
 
+    /// The same of all peers of which there is something to say.
+    pub fn whys(&self) -> Vec<&str> {
+        (0..self.worker.counts().peers as u32).filter_map(|peer| self.worker.why(PeerIdx(peer))).collect()
+    }
+
     fn begin(&mut self, bytes: Vec<u8>, seed: u64) -> (User, [RawIov; 1]) {
         let id = self.next;
         self.next += 1;

@@ -335,7 +335,8 @@ impl Strings {
             && let Some(end) = node.end(id)
         {
             let expected = super::node::pattern(*next, 8);
-            assert_eq!((end, node.word(id).to_le_bytes().to_vec()), (End::Right, expected), "message {next}");
+            let had = (end, node.word(id).to_le_bytes().to_vec());
+            assert_eq!(had, (End::Right, expected), "message {next}: {:?}", node.whys());
             node.wait(id);
             posted.pop_front();
             posted.push_back(node.recv(None, None, 64));

@@ -156,3 +156,23 @@ proptest! {
         prop_assert!(!matches!(opener.open_first(&bytes, &mut vec![0; PLAIN]), Ok(Some(_))));
     }
 }
+
+/// The kernel says once that a connection was reset: whoever writes then is told, and tells.
+#[test]
+fn a_reset_that_is_met_while_records_are_written_is_told() {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (far, _) = listener.accept().unwrap();
+    sys::reset(far.as_raw_fd());
+    let mut waits = libc::pollfd { fd: near.as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: one entry, which lives through the call.
+    assert_eq!(unsafe { libc::poll(&mut waits, 1, 60_000) }, 1);
+    let (mut sealer, _) = halves(5);
+    let (bytes, mut stats) = ([7; 100], Stats::default());
+    // SAFETY: the bytes live through the call.
+    let sent = unsafe { sealer.write(near.as_raw_fd(), &[iov(&bytes)], &mut Pool::default(), &mut stats) };
+    assert_eq!(sent, Sent { bytes: 100, stopped: Some(libc::ECONNRESET) });
+    assert_eq!(sys::recv(near.as_raw_fd(), &mut [0]), Ok(0), "who asks later sees a mere end");
+}
