@@ -680,7 +680,9 @@ fn for_launchers_programs_run_whatever_is_known_of_gateways() {
         (got.status.code(), text(&got.stdout), text(&got.stderr))
     };
     assert_eq!(run("", "echo ran; exit 3"), (Some(3), "ran\n".into(), String::new()));
-    for bad in [format!("127.0.0.1:{}", free_port()), "nobody.invalid:1080".into(), "[::1]:1080".into()] {
+    for bad in
+        [format!("127.0.0.1:{}", free_port()), "nobody.invalid:1080".into(), format!("[::1]:{}", free_port())]
+    {
         let (status, said, told) = run(&format!("gateway = {bad:?}"), "echo ran; exit 3");
         assert!(
             status == Some(3) && said == "ran\n" && told.contains("no other site is reached"),

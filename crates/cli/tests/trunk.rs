@@ -1,5 +1,5 @@
 //! Two gateways in the lab, on two hosts that are joined by two rails: what becomes of streams when one of them fails, or both, while others flood the port
-//! that gateways dial. It needs root, or user namespaces.
+//! that gateways dial; and hosts that know IPv6 alone. It needs root, or user namespaces.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -48,10 +48,13 @@ def both(s):
     said.append('reset' if reset else str(errors) if errors else 'whole' if True in whole else 'cut short')
     s.close()
 if what == 'serve':
-    listener = socket.create_server((ip, port))
+    family = socket.AF_INET6 if ':' in ip else socket.AF_INET
+    listener = socket.create_server((ip, port), family=family)
     print('serves', flush=True)
     while True:
-        threading.Thread(target=both, args=(listener.accept()[0],), daemon=True).start()
+        s = listener.accept()[0]
+        print('called by', s.getpeername()[0], flush=True)
+        threading.Thread(target=both, args=(s,), daemon=True).start()
 all = [threading.Thread(target=both, args=(socket.create_connection((ip, port), 60),)) for _ in range(count)]
 [one.start() for one in all]
 [one.join() for one in all]
@@ -81,17 +84,29 @@ on() { local pid; pid=$(<"$POLYRAIL_LAB/$1/pid"); shift; nsenter -t "$pid" -n --
 gateway() { local host=$1 site=$2; shift 2; on "$host" env POLYRAIL_INTERFACES='r*' $polyrail gateway --config "$files/$site/site.toml" "$@"; }
 on a ip link set lo up && on a ip addr add 10.1.0.1/32 dev lo || exit 90
 on b ip link set lo up && on b ip addr add 10.2.0.1/32 dev lo || exit 90
-east=$(gateway a east init --site east --network 10.1.0.0/24 --listen 127.0.0.1:4000) || exit 91
-west=$(gateway b west init --site west --network 10.2.0.0/24 --listen 127.0.0.1:4000 --reached-at 10.77.0.2:4001) || exit 91
+ours=(--network 10.1.0.0/24 --listen 127.0.0.1:4000) theirs=(--network 10.2.0.0/24 --listen 127.0.0.1:4000 --reached-at 10.77.0.2:4001)
+if [ "$case" = six ]; then
+  # between the hosts there is IPv6 alone; what the west's programs call is not where its gateway calls from
+  for rail in r0 r1; do on a ip -4 addr flush dev $rail; on b ip -4 addr flush dev $rail; done
+  for host in a b; do for name in lo r0; do on $host sh -c "echo 0 > /proc/sys/net/ipv6/conf/$name/disable_ipv6"; done; done
+  on a ip addr add fd00:77::1/64 dev r0 nodad && on a ip addr add fd00:1::1/128 dev lo || exit 90
+  on b ip addr add fd00:77::2/64 dev r0 nodad && on b ip addr add fd00:2::1/128 dev lo && on b ip addr add 10.9.9.9/32 dev lo || exit 90
+  ours=(--network fd00:1::/64 --listen '[fd00:1::1]:4000')
+  theirs=(--network fd00:2::/64 --network 10.2.0.0/24 --listen 10.9.9.9:4000 --reached-at '[fd00:77::2]:4001')
+fi
+east=$(gateway a east init --site east "${ours[@]}") || exit 91
+west=$(gateway b west init --site west "${theirs[@]}") || exit 91
 gateway a east trust "$west" && gateway b west trust "$east" || exit 92
 [ "$case" = long ] && export POLYRAIL_PEER_TIMEOUT=3
 gateway b west & gateway a east &
 up() { gateway a east status --json | grep -q '"up":true'; }
 for _ in $(seq 300); do up && break; sleep 0.1; done
 up || exit 93
-on b python3 "$files/program.py" serve 10.2.0.1 5000 0 "$4" > "$files/serves" &
+place=10.2.0.1 near=127.0.0.1:4000 wrap=()
+[ "$case" = six ] && place=fd00:2::1 near='[fd00:1::1]:4000' wrap=($polyrail wrap --gateway 10.9.9.9:4000 --)
+on b "${wrap[@]}" python3 "$files/program.py" serve $place 5000 0 "$4" > "$files/serves" &
 for _ in $(seq 300); do [ -s "$files/serves" ] && break; sleep 0.1; done
-call() { on a $polyrail wrap --gateway 127.0.0.1:4000 -- python3 "$files/program.py" call 10.2.0.1 5000 4 "$4" "$files/begun"; }
+call() { on a $polyrail wrap --gateway $near -- python3 "$files/program.py" call $place 5000 4 "$4" "$files/begun"; }
 # all streams are under way
 begun() { for _ in $(seq 600); do [ -e "$files/begun" ] && return; sleep 0.05; done; exit 95; }
 case $case in
@@ -111,6 +126,10 @@ long)
   scripts/lab blackhole 0 off; scripts/lab blackhole 1 off
   for _ in $(seq 300); do up && break; sleep 0.1; done
   call "$@" ;;
+six)
+  call "$@"; cat "$files/serves"
+  # the gateway cannot be called by who speaks IPv4
+  on a $polyrail wrap --gateway $near -- bash -c ': > /dev/tcp/10.2.0.1/5000' ;;
 esac
 kill $(jobs -p) 2> /dev/null
 exit 0
@@ -168,5 +187,16 @@ fn streams_end_with_an_error_when_both_rails_fail_for_long_and_others_go_on_afte
         let cut: Vec<&str> = ends[0].split_whitespace().skip(1).collect();
         assert!(cut.len() == 4 && cut.iter().all(|end| *end == "reset"), "{said}");
         assert_eq!(ends.get(1), Some(&"streams: whole whole whole whole"), "{said}");
+    }
+}
+
+#[test]
+fn hosts_that_know_ipv6_alone_reach_each_other() {
+    if let Some(said) = run("six", "200 200", 2 << 20) {
+        assert!(said.contains("streams: whole whole whole whole"), "{said}");
+        // by their own name for it, though their gateway is called at another address than it calls from
+        assert_eq!(said.matches("called by fd00:1::1\n").count(), 4, "{said}");
+        assert!(said.contains("is called by IPv6 alone"), "{said}");
+        assert!(said.contains("/dev/tcp/10.2.0.1/5000: Network is unreachable"), "{said}");
     }
 }

@@ -227,6 +227,15 @@ impl Interface {
     }
 }
 
+/// All addresses of this host.
+///
+/// # Errors
+/// When the kernel does not list them.
+pub fn addresses() -> Result<Vec<IpAddr>, Error> {
+    let all = if_addrs::get_if_addrs().map_err(|e| Error::system("listing network interfaces", e))?;
+    Ok(all.iter().map(if_addrs::Interface::ip).collect())
+}
+
 /// The network interfaces, usable ones first, and among them those that lead elsewhere. `chosen` names those that may be used.
 ///
 /// # Errors

@@ -14,7 +14,7 @@ mod ways;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
@@ -166,28 +166,25 @@ pub fn gateway_address(said: Option<&str>) -> Result<Option<SocketAddr>, String>
         let found = text
             .to_socket_addrs()
             .map_err(|why| format!("{text:?}, where the gateway is said to be: {why}"))?;
-        let mut found: Vec<SocketAddr> = found.collect();
-        // sockets of either family can be connected with an IPv4 address
-        found.sort_by_key(SocketAddr::is_ipv6);
-        return found.first().copied().map(Some).ok_or_else(|| format!("{text:?} has no address"));
+        return by_either(found).map(Some).ok_or_else(|| format!("{text:?} has no address"));
     }
     let Some(path) = gateway::usual_path().filter(|path| path.exists()) else { return Ok(None) };
     let config = Config::read(&path).map_err(|why| why.to_string())?;
-    Ok(config.file.listen.first().copied())
+    Ok(by_either(config.file.listen))
+}
+
+/// The one that sockets of most families can be connected with: either can with one of IPv4.
+fn by_either(all: impl IntoIterator<Item = SocketAddr>) -> Option<SocketAddr> {
+    // who listens at all addresses listens at this host's own
+    let near = |at: SocketAddr| match at.ip().is_unspecified() {
+        true => (Ipv4Addr::LOCALHOST, at.port()).into(),
+        false => at,
+    };
+    all.into_iter().map(near).min_by_key(|at| at.ip().to_canonical().is_ipv6())
 }
 
 /// Who waits for the program is told its status by `tells`, if anything that it started is left then.
 fn run(args: &Args, at: SocketAddr, tells: Option<OwnedFd>) -> Result<ExitCode, String> {
-    if at.is_ipv6() && at.ip().to_canonical().is_ipv6() {
-        let why = format!(
-            "{at}: sockets of IPv4 could not be connected with the gateway there; let it listen at an address of IPv4, too"
-        );
-        if args.if_known {
-            tell!("polyrail wrap: no other site is reached: {why}");
-            return Err(run_plainly(args));
-        }
-        return Err(why);
-    }
     let ways = match ways::Ways::find(at) {
         Err(why) if args.if_known => {
             tell!("polyrail wrap: no gateway answers at {at}, and no other site is reached: {why}");

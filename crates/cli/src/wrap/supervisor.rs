@@ -64,6 +64,7 @@ struct Said {
     unseen: AtomicBool,
     io_uring: AtomicBool,
     datagrams: AtomicBool,
+    family: AtomicBool,
 }
 
 fn once(said: &AtomicBool, what: &str) {
@@ -317,8 +318,17 @@ impl Supervisor {
         until: Instant,
     ) -> Result<(), Failed> {
         let family = sockopt::socket_domain(socket).map_err(Failed::Before)?;
-        let gateway = match (family, self.ways.gateway) {
+        let gateway = match (family, process::as_v4(self.ways.gateway)) {
             (AddressFamily::INET6, at) => process::as_v6(at),
+            (_, at) if at.is_ipv6() => {
+                once(
+                    &self.said.family,
+                    &format!(
+                        "a program wants to reach {to} by IPv4, but the gateway is called by IPv6 alone, at {at}; let it listen at an address of IPv4, too"
+                    ),
+                );
+                return Err(Failed::Away);
+            }
             (_, at) => at,
         };
         if family == AddressFamily::INET6 {
@@ -443,9 +453,8 @@ impl Supervisor {
         let (peer, near) = (process::as_v4(peer), process::as_v4(near));
         let gateway = self.ways.gateway.ip().to_canonical();
         // a gateway on this host calls from the address that it calls
-        let may_be = peer.ip() == gateway
-            || gateway.is_loopback() && (peer.ip() == near.ip() || peer.ip().is_loopback());
-        if !may_be {
+        let is_here = gateway.is_loopback() && (peer.ip() == near.ip() || peer.ip().is_loopback());
+        if !is_here && !self.ways.is_at(peer.ip()) {
             return None;
         }
         serde_json::from_slice(&gateway::page(self.ways.gateway, &format!("/peer/{peer}")).ok()?).ok()?

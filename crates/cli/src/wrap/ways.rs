@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use polyrail_gateway::config::WhenDown;
 use polyrail_gateway::run::shown::Reached;
+use serde::de::DeserializeOwned;
 
 use crate::gateway;
 
@@ -20,6 +21,8 @@ pub struct Ways {
     /// Where programs call it.
     pub gateway: SocketAddr,
     all: Arc<RwLock<Vec<Reached>>>,
+    /// Its host's addresses.
+    host: Arc<RwLock<Vec<IpAddr>>>,
 }
 
 impl Ways {
@@ -28,12 +31,19 @@ impl Ways {
     /// # Errors
     /// There is none.
     pub fn find(gateway: SocketAddr) -> io::Result<Self> {
-        let ways = Self { gateway, all: Arc::new(RwLock::new(ask(gateway)?)) };
+        let all = ask(gateway, "/networks")?;
+        let host = ask(gateway, "/addresses").unwrap_or_default();
+        let ways = Self { gateway, all: Arc::new(RwLock::new(all)), host: Arc::new(RwLock::new(host)) };
         let asked = ways.clone();
         thread::Builder::new().name("ways".into()).spawn(move || {
             loop {
                 thread::sleep(PERIOD);
-                if let Ok(now) = ask(asked.gateway)
+                if let Ok(now) = ask(asked.gateway, "/addresses")
+                    && let Ok(mut host) = asked.host.write()
+                {
+                    *host = now;
+                }
+                if let Ok(now) = ask::<Reached>(asked.gateway, "/networks")
                     && !now.is_empty()
                     && let Ok(mut all) = asked.all.write()
                 {
@@ -60,14 +70,19 @@ impl Ways {
         Some((found.site.clone(), found.when_down))
     }
 
+    /// Whether its host has this address, so that a connection from there may be the gateway's.
+    pub fn is_at(&self, ip: IpAddr) -> bool {
+        ip == self.gateway.ip().to_canonical() || self.host.read().is_ok_and(|host| host.contains(&ip))
+    }
+
     /// All of them.
     pub fn all(&self) -> Vec<Reached> {
         self.all.read().map(|all| all.clone()).unwrap_or_default()
     }
 }
 
-fn ask(gateway: SocketAddr) -> io::Result<Vec<Reached>> {
-    serde_json::from_slice(&gateway::page(gateway, "/networks")?).map_err(|_| {
+fn ask<T: DeserializeOwned>(gateway: SocketAddr, page: &str) -> io::Result<Vec<T>> {
+    serde_json::from_slice(&gateway::page(gateway, page)?).map_err(|_| {
         io::Error::new(io::ErrorKind::InvalidData, "what answers there is no gateway of this version")
     })
 }

@@ -1,9 +1,11 @@
-//! What a gateway shows of itself by HTTP, on the port that programs call: `/status` and `/networks` as JSON, `/metrics` for Prometheus; and by `/peer/IP:PORT` who is
-//! behind a connection that it made.
+//! What a gateway shows of itself by HTTP, on the port that programs call: `/status`, `/networks` and `/addresses` (its host's) as JSON,
+//! `/metrics` for Prometheus; and by `/peer/IP:PORT` who is behind a connection that it made.
 
 use std::fmt::Write;
+use std::net::IpAddr;
 use std::time::Instant;
 
+use polyrail_rails::discover;
 use serde::{Deserialize, Serialize};
 
 use super::Gateway;
@@ -123,6 +125,11 @@ fn networks(gateway: &Gateway) -> Vec<Reached> {
     gateway.trunks.iter().flat_map(of).collect()
 }
 
+/// From where it connects with programs here; none where the kernel does not say.
+fn addresses() -> Vec<IpAddr> {
+    discover::addresses().unwrap_or_default()
+}
+
 /// [Prometheus's text format](https://prometheus.io/docs/instrumenting/exposition_formats/).
 fn metrics(status: &Status) -> String {
     type Value = fn(&Site) -> f64;
@@ -183,13 +190,14 @@ pub(super) fn page(gateway: &Gateway, path: &str) -> Vec<u8> {
     match path {
         "/status" => json(serde_json::to_string(&status(gateway))),
         "/networks" => json(serde_json::to_string(&networks(gateway))),
+        "/addresses" => json(serde_json::to_string(&addresses())),
         "/metrics" => call::page("200 OK", "text/plain; version=0.0.4", &metrics(&status(gateway))),
         _ => match path.strip_prefix("/peer/").map(str::parse) {
             Some(Ok(near)) => json(serde_json::to_string(&gateway.behind(near))),
             _ => call::page(
                 "404 Not Found",
                 "text/plain",
-                "there are /status, /networks, /metrics and /peer/IP:PORT\n",
+                "there are /status, /networks, /addresses, /metrics and /peer/IP:PORT\n",
             ),
         },
     }
