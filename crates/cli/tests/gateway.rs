@@ -34,7 +34,7 @@ struct Sites {
     west: Gateway,
     /// The third number of addresses of the west's network, which is 127.77.x.0/24; the east's is 127.66.x.0/24.
     net: u8,
-    _files: TempDir,
+    files: TempDir,
 }
 
 static NETS: AtomicU8 = AtomicU8::new(1);
@@ -121,8 +121,35 @@ impl Gateway {
         serde_json::from_str(&self.ask(&["status", "--json"])).unwrap()
     }
 
+    /// Whether the session to each site that it trusts stands.
     fn is_up(&self) -> bool {
-        self.status()["sites"][0]["up"] == true
+        self.status()["sites"].as_array().unwrap().iter().all(|site| site["up"] == true)
+    }
+
+    /// Makes a site's file and key: what it is called, its network (127.x.y.0/24); and its token.
+    fn init(&self, site: &str, (first, net): (u8, u8), more: &[&str]) -> String {
+        let (network, at) = (format!("127.{first}.{net}.0/24"), self.at.to_string());
+        let args = ["init", "--site", site, "--network", &network, "--listen", &at];
+        self.ask(&[&args[..], more].concat())
+    }
+
+    /// Adds to its file.
+    fn say(&self, more: &str) {
+        let file = OpenOptions::new().append(true).open(self.directory.join("site.toml"));
+        file.unwrap().write_all(more.as_bytes()).unwrap();
+    }
+
+    /// A connection by it to another site's address; or the code of SOCKS that says why not.
+    fn dial(&self, to: SocketAddr) -> Result<TcpStream, u8> {
+        let mut socket = TcpStream::connect(self.at).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        socket.write_all(&relay::ask(to)).unwrap();
+        let mut head = [0; relay::ANSWER_HEAD];
+        socket.read_exact(&mut head).unwrap();
+        let (rest, code) = relay::answer(&head).unwrap();
+        socket.read_exact(&mut vec![0; rest]).unwrap();
+        if code == 0 { Ok(socket) } else { Err(code) }
     }
 }
 
@@ -148,20 +175,13 @@ impl Sites {
         let east = Gateway::new(files.path().join("east"), [127, 0, 0, 1]);
         let west = Gateway::new(files.path().join("west"), [127, 77, net, 9]);
         let trunk = format!("127.0.0.1:{}", free_port());
-        let begin = |gateway: &Gateway, site: &str, first: u8, more: &[&str]| {
-            let (network, at) = (format!("127.{first}.{net}.0/24"), gateway.at.to_string());
-            let args = ["init", "--site", site, "--network", &network, "--listen", &at];
-            gateway.ask(&[&args[..], more].concat())
-        };
-        let (east_token, west_token) =
-            (begin(&east, "east", 66, &[]), begin(&west, "west", 77, &["--reached-at", &trunk]));
-        let west_has = format!("\n[to.west]\nnetworks = [\"127.77.{net}.0/24\"]\n");
-        let file = OpenOptions::new().append(true).open(east.directory.join("site.toml"));
+        let east_token = east.init("east", (66, net), &[]);
+        let west_token = west.init("west", (77, net), &["--reached-at", &trunk]);
         // addresses that each host has for itself are nobody's, unless the file says so
-        file.unwrap().write_all(west_has.as_bytes()).unwrap();
+        east.say(&format!("\n[to.west]\nnetworks = [\"127.77.{net}.0/24\"]\n"));
         east.ask(&["trust", &west_token]);
         west.ask(&["trust", &east_token]);
-        Self { east, west, net, _files: files }
+        Self { east, west, net, files }
     }
 
     fn started() -> Self {
@@ -182,15 +202,7 @@ impl Sites {
 
     /// A connection from the east to an address of the west; or the code of SOCKS that says why not.
     fn dial(&self, to: SocketAddr) -> Result<TcpStream, u8> {
-        let mut socket = TcpStream::connect(self.east.at).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        socket.set_write_timeout(Some(PATIENCE)).unwrap();
-        socket.write_all(&relay::ask(to)).unwrap();
-        let mut head = [0; relay::ANSWER_HEAD];
-        socket.read_exact(&mut head).unwrap();
-        let (rest, code) = relay::answer(&head).unwrap();
-        socket.read_exact(&mut vec![0; rest]).unwrap();
-        if code == 0 { Ok(socket) } else { Err(code) }
+        self.east.dial(to)
     }
 
     fn wrap(&self, program: &[&str]) -> Output {
@@ -481,6 +493,51 @@ fn strangers_get_nowhere() {
     near.write_all(b"x").unwrap();
     listener.accept().unwrap().0.read_exact(&mut [0; 1]).unwrap();
     drop(silent);
+}
+
+#[test]
+fn several_sites_dial_one_port() {
+    let mut sites = Sites::made();
+    let mut north = Gateway::new(sites.files.path().join("north"), [127, 0, 0, 1]);
+    let token = north.init("north", (88, sites.net), &[]);
+    north.say(&format!("\n[to.west]\nnetworks = [\"127.77.{}.0/24\"]\n", sites.net));
+    north.ask(&["trust", &sites.west.ask(&["token"])]);
+    sites.west.ask(&["trust", &token]);
+    north.start();
+    sites.east.start();
+    sites.west.start();
+    let both = |sites: &Sites, north: &Gateway| {
+        until("both sessions stand", || sites.west.is_up() && sites.east.is_up() && north.is_up());
+    };
+    both(&sites, &north);
+    let (listener, at) = sites.listener();
+    let stream = |gateway: &Gateway| {
+        let (near, far) = (gateway.dial(at).unwrap(), listener.accept().unwrap().0);
+        far.set_read_timeout(Some(PATIENCE)).unwrap();
+        (near, far)
+    };
+    let said = |(near, far): &mut (TcpStream, TcpStream), what: u64| {
+        near.write_all(&bytes(what, 100_000)).unwrap();
+        let mut got = vec![0; 100_000];
+        far.read_exact(&mut got).unwrap();
+        got == bytes(what, 100_000)
+    };
+    let (mut of_east, mut of_north) = (stream(&sites.east), stream(&north));
+    assert!(said(&mut of_east, 1) && said(&mut of_north, 2));
+    let status = sites.west.status();
+    let one = |n: usize| (&status["sites"][n]["site"], &status["sites"][n]["streams"]);
+    assert_eq!((one(0), one(1)), ((&"east".into(), &1.into()), (&"north".into(), &1.into())));
+    // one that goes and comes again is of no concern to the other
+    north.kill();
+    until("north is lost", || !sites.west.is_up());
+    assert!(said(&mut of_east, 3));
+    north.start();
+    both(&sites, &north);
+    assert!(said(&mut of_east, 4) && said(&mut stream(&north), 5));
+    sites.west.end();
+    sites.west.start();
+    both(&sites, &north);
+    assert!(said(&mut stream(&sites.east), 6) && said(&mut stream(&north), 7));
 }
 
 /// Whether the kernel shows nobody another's system calls; the test is skipped then.

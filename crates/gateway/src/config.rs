@@ -42,7 +42,7 @@ pub struct Other {
     pub connections: Option<u8>,
     /// How much is sent to it, at most.
     pub limit: Option<Rate>,
-    /// Where this gateway waits for it, if it dials: else `port` of the file, which is for the first.
+    /// Where this gateway waits for it, if it dials; else at `port` of the file.
     pub port: Option<u16>,
 }
 

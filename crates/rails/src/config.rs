@@ -14,8 +14,11 @@ use crate::events::LogTo;
 use crate::list::{RailId, RailSet};
 use polyrail_core::micro::{Composition, Scheme};
 use polyrail_core::wire::Key;
+use std::any::Any;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How large messages travel between processes that can reach each other's memory.
@@ -41,6 +44,22 @@ pub enum SecretFile {
     None,
 }
 
+/// A port that several endpoints of this process listen on together, by TCP: the first opens it, by its settings, and it stays open for
+/// as long as there is this. What is behind it is known to the sockets alone, of which settings know nothing.
+#[derive(Clone, Default)]
+pub struct SharedPort(pub(crate) Arc<Mutex<Option<Box<dyn Any + Send>>>>);
+
+impl SharedPort {
+    /// As many endpoints share a port: the kernel wakes no more than a hundred by what is watched for all of them (`epoll_ctl(2)`, EINVAL).
+    pub const MOST: usize = 64;
+}
+
+impl fmt::Debug for SharedPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SharedPort")
+    }
+}
+
 /// Settings of a worker.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -58,6 +77,8 @@ pub struct Config {
     pub stripe_min: usize,
     /// Port of the listener; 0: a free one.
     pub port: u16,
+    /// The port is listened on together with others of this process's endpoints; no setting of users'.
+    pub shared_port: Option<SharedPort>,
     /// Where to listen, and under which name; set by [`Config::listen_on`].
     pub named: Option<SocketAddr>,
     /// The endpoint's key; none: a random one.
@@ -127,6 +148,7 @@ impl Default for Config {
             caps: Caps::default(),
             stripe_min: 0,
             port: 0,
+            shared_port: None,
             named: None,
             key: None,
             secret: SecretFile::Usual,

@@ -1,8 +1,8 @@
-//! System calls that wait for descriptors, or ask which are ready: one wrapper of each.
+//! System calls that wait for descriptors, or ask which are ready, or how many there may be: one wrapper of each.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// An epoll instance.
 pub(crate) struct Epoll(OwnedFd);
@@ -58,6 +58,83 @@ impl AsRawFd for Epoll {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
+}
+
+/// Wakes who sleeps on its descriptor when a time comes.
+pub(crate) struct Timer {
+    fd: OwnedFd,
+    at: Option<Instant>,
+}
+
+impl Timer {
+    /// One that is silent.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: a plain call.
+        let fd =
+            unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a new descriptor, ours alone.
+        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, at: None })
+    }
+
+    /// What to watch.
+    pub fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// The descriptor becomes readable at this time, or before it where that was asked for earlier.
+    pub fn wake_at(&mut self, at: Instant) {
+        if self.at.is_some_and(|set| set <= at) {
+            return;
+        }
+        self.at = Some(at);
+        let left = at.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
+        let value = libc::timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos() as _ };
+        let once =
+            libc::itimerspec { it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
+        // SAFETY: the value is read, nothing is written. It cannot fail with a valid time.
+        unsafe { libc::timerfd_settime(self.fd(), 0, &once, std::ptr::null_mut()) };
+    }
+
+    /// It has rung, and is silent again.
+    pub fn rang(&mut self) {
+        self.at = None;
+        let mut count = [0u8; 8];
+        // SAFETY: the array takes the eight bytes that a timer gives. Nothing to read is no failure.
+        unsafe { libc::read(self.fd(), count.as_mut_ptr().cast(), count.len()) };
+    }
+}
+
+/// How many descriptors this process may have; it may change that at any time.
+pub(crate) fn descriptor_limit() -> usize {
+    let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is ours.
+    let told = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut now) } == 0;
+    if told { usize::try_from(now.rlim_cur).unwrap_or(usize::MAX) } else { 1024 }
+}
+
+/// An event that can be waited for, and is not there.
+pub(crate) fn event() -> io::Result<OwnedFd> {
+    // SAFETY: no memory is involved; the descriptor is new and ours.
+    unsafe {
+        match libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd)),
+        }
+    }
+}
+
+/// The event is there, or no more.
+pub(crate) fn signal(fd: &OwnedFd, there: bool) {
+    let mut count = 1_u64.to_ne_bytes();
+    match there {
+        // SAFETY: eight bytes of ours. It fails only where it is readable already.
+        true => unsafe { libc::write(fd.as_raw_fd(), count.as_ptr().cast(), count.len()) },
+        // SAFETY: room for the eight bytes that are written.
+        false => unsafe { libc::read(fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) },
+    };
 }
 
 /// Waits for one of these events on a descriptor, at most so long (a signal ends it, too); whether there is one.

@@ -84,6 +84,30 @@ impl Record {
     }
 }
 
+/// Whom the beginning of a connection asks for, where several endpoints are called at one port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Too little has come to tell.
+    Unsaid,
+    /// The endpoint that HELLO names.
+    Endpoint(PeerId),
+    /// It is no HELLO, or none of a version that is spoken here: whoever answers that.
+    Nobody,
+}
+
+/// Whom these bytes ask for, which came first.
+pub fn wanted(bytes: &[u8]) -> Wanted {
+    let head = [MAGIC[0], MAGIC[1], MAGIC[2], MAGIC[3], Record::Hello as u8];
+    if bytes.iter().zip(head).any(|(came, must)| *came != must) {
+        return Wanted::Nobody;
+    }
+    match bytes.first_chunk().map(Hello::parse) {
+        None => Wanted::Unsaid,
+        Some(Ok(hello)) => Wanted::Endpoint(hello.to),
+        Some(Err(_)) => Wanted::Nobody,
+    }
+}
+
 /// The client's first record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {

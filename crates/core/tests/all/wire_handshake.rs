@@ -2,7 +2,9 @@
 //! `wireup_pair.rs`.
 
 use crate::wire_support::{address, challenge, client, hello, hex, offer, server, transcript};
-use polyrail_core::wire::handshake::{self, Challenge, HandshakeError, Hello, MAX_RECORD, Record};
+use polyrail_core::wire::handshake::{
+    self, Challenge, HandshakeError, Hello, MAX_RECORD, Record, Wanted, wanted,
+};
 use polyrail_core::wire::{Features, Kind, Nonce, PeerId, Reject, SessionId, Transport, Versions};
 use proptest::prelude::*;
 
@@ -143,6 +145,24 @@ fn hello_has_one_form_for_each_meaning() {
 }
 
 #[test]
+fn whom_a_connection_asks_for_is_known_once_all_of_its_hello_came() {
+    let bytes = hello().to_bytes();
+    for len in 0..bytes.len() {
+        assert_eq!(wanted(&bytes[..len]), Wanted::Unsaid, "{len} bytes");
+    }
+    assert_eq!(wanted(&bytes), Wanted::Endpoint(hello().to));
+    assert_eq!(wanted(&[&bytes[..], b"more"].concat()), Wanted::Endpoint(hello().to));
+    for at in 0..5 {
+        let mut other = bytes;
+        other[at] ^= 1;
+        assert_eq!(wanted(&other[..=at]), Wanted::Nobody, "byte {at}");
+    }
+    let mut later = bytes;
+    later[5] = 77;
+    assert_eq!(wanted(&later), Wanted::Nobody, "what this version does not know");
+}
+
+#[test]
 fn versions_in_common() {
     let versions = |oldest, newest| Versions::new(oldest, newest).unwrap();
     assert_eq!(versions(1, 3).common(versions(2, 9)), Some(3));
@@ -199,6 +219,7 @@ proptest! {
         if begin {
             bytes[..5].copy_from_slice(&[b'P', b'L', b'Y', b'R', kind]);
         }
+        let _ = wanted(&bytes);
         if let Ok(hello) = Hello::parse(bytes.first_chunk().unwrap()) {
             prop_assert_eq!(hello.to_bytes(), bytes);
         }

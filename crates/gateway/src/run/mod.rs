@@ -23,6 +23,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use polyrail_rails::config::SharedPort;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -129,19 +130,41 @@ pub struct Gateway {
 }
 
 /// Which of two sites dials: who can, and of two that can the one whose key is lower.
-fn end_of(file: &File, ours: &site::Token, other: &site::Token, port: u16) -> Result<End, Error> {
+fn end_of(file: &File, ours: &site::Token, other: &site::Token) -> Result<End, Error> {
     let dials = !other.dial.is_empty() && (ours.dial.is_empty() || ours.key < other.key);
     if dials {
         let places = other.dial.iter().filter_map(|place| site::check_place(place).ok());
         return Ok(End::Dials(places.map(|(host, port)| (host.to_owned(), port)).collect()));
     }
-    if file.port.is_none() && file.other(&other.site).port.is_none() {
-        return Err(Error::Rule(format!(
+    let port = file.other(&other.site).port.or(file.port).ok_or_else(|| {
+        Error::Rule(format!(
             "neither this site nor {} can be dialled: one of them needs port and reached_at in its file, and the other its token anew",
             other.site
-        )));
+        ))
+    })?;
+    Ok(End::Waits { port, shared: None })
+}
+
+/// Those that wait at the same port share it.
+fn share_ports(ends: &mut [(site::Token, End)]) -> Result<(), Error> {
+    let mut all: BTreeMap<u16, Vec<&mut Option<SharedPort>>> = BTreeMap::new();
+    for (_, end) in ends {
+        if let End::Waits { port, shared } = end {
+            all.entry(*port).or_default().push(shared);
+        }
     }
-    Ok(End::Waits(port))
+    for (number, waiting) in all.into_iter().filter(|(_, waiting)| waiting.len() > 1) {
+        if waiting.len() > SharedPort::MOST {
+            return Err(Error::Rule(format!(
+                "{} sites dial port {number}, and at most {} can: give some another port under [to.SITE]",
+                waiting.len(),
+                SharedPort::MOST
+            )));
+        }
+        let port = SharedPort::default();
+        waiting.into_iter().for_each(|shared| *shared = Some(port.clone()));
+    }
+    Ok(())
 }
 
 impl Gateway {
@@ -169,8 +192,7 @@ impl Gateway {
         }
         let ours =
             site::Token { site: file.site.clone(), key: identity.public(), dial: file.reached_at.clone() };
-        let mut trunks = Vec::new();
-        let mut free = 0;
+        let mut ends = Vec::new();
         for other in trusted {
             if other.site == file.site {
                 return Err(Error::Rule(format!(
@@ -178,19 +200,13 @@ impl Gateway {
                     other.site
                 )));
             }
-            let own = file.other(&other.site).port;
-            let port = own.or(file.port.and_then(|port| port.checked_add(free))).unwrap_or(0);
-            let taken =
-                trunks.iter().any(|trunk: &Trunk| matches!(trunk.end, End::Waits(other) if other == port));
-            let end = end_of(&file, &ours, &other, port)?;
-            if matches!(end, End::Waits(_)) && (port == 0 || taken) {
-                return Err(Error::Rule(format!(
-                    "site {} needs a port of its own: say it under [to.{}]",
-                    other.site, other.site
-                )));
-            }
-            let listener = if let End::Waits(_) = end { ours.key } else { other.key };
-            free += u16::from(matches!(end, End::Waits(_)) && own.is_none());
+            let end = end_of(&file, &ours, &other)?;
+            ends.push((other, end));
+        }
+        share_ports(&mut ends)?;
+        let mut trunks = Vec::new();
+        for (other, end) in ends {
+            let listener = if let End::Waits { .. } = end { ours.key } else { other.key };
             let key = identity.key_with(&other, &listener)?;
             trunks.push(Trunk::new(trunks.len(), other, key, end, &file));
         }

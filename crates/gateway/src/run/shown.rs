@@ -84,7 +84,7 @@ fn site(trunk: &Trunk, now: Instant) -> Site {
     let (to_send, to_give) = trunk.waiting();
     let (dials, port) = match trunk.end {
         End::Dials(_) => ("this", None),
-        End::Waits(port) => ("the other", Some(port)),
+        End::Waits { port, .. } => ("the other", Some(port)),
     };
     Site {
         site: trunk.other.site.clone(),

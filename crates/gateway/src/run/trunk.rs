@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::Key;
+use polyrail_rails::config::SharedPort;
 use polyrail_rails::list::{RailId, RailSet, Reach};
 use polyrail_rails::mailbox::{Done, Mailbox};
 use polyrail_rails::{Issued, Refused, named};
@@ -65,8 +66,13 @@ const WINDOW: usize = 32 << 20;
 pub enum End {
     /// This one, at these places.
     Dials(Vec<(String, u16)>),
-    /// The other; this one waits at this port.
-    Waits(u16),
+    /// The other; this one waits.
+    Waits {
+        /// At this port.
+        port: u16,
+        /// Where it waits for several there.
+        shared: Option<SharedPort>,
+    },
 }
 
 /// What happened, in numbers.
@@ -155,7 +161,7 @@ impl Trunk {
     /// The one to a site, whose key with it this is.
     pub fn new(number: usize, other: site::Token, key: Key, end: End, file: &config::File) -> Self {
         let shares = streams::shares(file, &other.site, Instant::now());
-        let next = u64::from(matches!(end, End::Waits(_)));
+        let next = u64::from(matches!(end, End::Waits { .. }));
         Self {
             number,
             other,
@@ -201,7 +207,7 @@ impl Trunk {
     /// The endpoint does not open.
     pub fn begin(&mut self, around: &Around) -> Result<(), Error> {
         match self.end {
-            End::Waits(port) => self.open(Some(self.key), port, around),
+            End::Waits { .. } => self.wait(around),
             End::Dials(_) => {
                 self.retry_at = Some(around.now);
                 Ok(())
@@ -209,9 +215,26 @@ impl Trunk {
         }
     }
 
-    fn open(&mut self, key: Option<Key>, port: u16, around: &Around) -> Result<(), Error> {
-        let connections = around.file.other(&self.other.site).connections.unwrap_or(1);
-        let settings = session(key, port, connections.into())?;
+    /// Listens for the other gateway.
+    fn wait(&mut self, around: &Around) -> Result<(), Error> {
+        let mut settings = self.settings(around)?;
+        if let End::Waits { port, shared } = &self.end {
+            (settings.key, settings.port) = (Some(self.key), *port);
+            settings.shared_port.clone_from(shared);
+            if shared.is_some() && !settings.rails.has(RailId::Tcp) {
+                return Err(Error::Rule(format!(
+                    "several sites dial port {port}, which takes TCP, and POLYRAIL_RAILS leaves that out: give each a port of its own under [to.SITE]"
+                )));
+            }
+        }
+        self.open(settings, around)
+    }
+
+    fn settings(&self, around: &Around) -> Result<polyrail_rails::Config, Error> {
+        session(around.file.other(&self.other.site).connections.unwrap_or(1).into())
+    }
+
+    fn open(&mut self, settings: polyrail_rails::Config, around: &Around) -> Result<(), Error> {
         self.silence = SILENCE.max(settings.peer_timeout);
         let mut mailbox = Mailbox::open(settings)?;
         for _ in 0..RECEIVES {
@@ -303,7 +326,7 @@ impl Trunk {
         self.turn += 1;
         let at: Vec<SocketAddr> = at.iter().filter(|at| at.port() == port).copied().collect();
         let address = named::address_of_key(&self.key, port, &at)?;
-        self.open(None, 0, around)?;
+        self.open(self.settings(around)?, around)?;
         let Some(mailbox) = &mut self.mailbox else { return Ok(()) };
         let peer = mailbox.peer(&address.to_bytes())?;
         // nothing comes by it but the end
@@ -418,7 +441,7 @@ impl Trunk {
 
     /// The other gateway says who it is: the session stands.
     fn greeted(&mut self, from: PeerIdx, version: u64, hello: &Hello, around: &Around) -> Result<(), Over> {
-        let waits = matches!(self.end, End::Waits(_));
+        let waits = matches!(self.end, End::Waits { .. });
         if !waits && self.dialled != Some(from) {
             return Ok(());
         }
@@ -586,7 +609,7 @@ impl Trunk {
                     let begun = around.dialled.begin(super::Asker::Trunk(self.number), places.clone());
                     self.retry_at = if begun { None } else { Some(around.now + RETRY.0) };
                 }
-                End::Waits(_) => self.wait_again(around),
+                End::Waits { .. } => self.wait_again(around),
             }
         }
     }
@@ -638,9 +661,8 @@ impl Trunk {
 
     /// Waits for the other gateway, which is to dial; if that cannot be, later.
     fn wait_again(&mut self, around: &Around) {
-        let End::Waits(port) = self.end else { return };
         self.retry_at = None;
-        if let Err(why) = self.open(Some(self.key), port, around) {
+        if let Err(why) = self.wait(around) {
             around.say(&format!("site {} cannot be waited for: {why}", self.other.site));
             self.mailbox = None;
             self.watched = false;
@@ -667,13 +689,13 @@ impl Trunk {
     }
 }
 
-/// Settings of the session's endpoint: those of the environment, but always encrypted, with this key, over networks alone.
-fn session(key: Option<Key>, port: u16, connections: usize) -> Result<polyrail_rails::Config, Error> {
+/// Settings of the session's endpoint: those of the environment, but always encrypted, over networks alone.
+fn session(connections: usize) -> Result<polyrail_rails::Config, Error> {
     let mut config = polyrail_rails::Config::from_env()?;
     config.rails = config.rails.without(Reach::Host);
     config.encrypt = true;
     config.secret = polyrail_rails::config::SecretFile::None;
-    (config.key, config.port, config.named) = (key, port, None);
+    (config.key, config.port, config.named) = (None, 0, None);
     config.connections_least = connections;
     (config.connections, config.lanes) = (config.connections.max(connections), config.lanes.max(connections));
     config.window = config.window.max(WINDOW);

@@ -1,5 +1,7 @@
 //! A connection before it is a link: what a handshake needs of it, whatever carries it.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::hash::Hash;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -61,6 +63,18 @@ impl Source {
     }
 }
 
+/// Which of these connections gives way: the oldest of the source that has most of them. Older ones have lower numbers.
+pub fn gives_way<N: Copy + Ord>(all: impl Iterator<Item = (N, Source)>) -> Option<N> {
+    let mut by_source: HashMap<Source, (usize, N)> = HashMap::new();
+    for (number, source) in all {
+        let (count, oldest) = by_source.entry(source).or_insert((0, number));
+        *count += 1;
+        *oldest = number.min(*oldest);
+    }
+    let most = by_source.into_values().max_by_key(|(count, oldest)| (*count, Reverse(*oldest)));
+    most.map(|(_, oldest)| oldest)
+}
+
 /// Where a peer may be reached by a rail, as the rail itself says it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Destination {
@@ -100,6 +114,16 @@ impl std::fmt::Display for Destination {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_most_gives_way_and_of_its_own_the_oldest() {
+        let net = |text: &str| Source::at(text.parse().expect("an IP"));
+        let (many, few) = (net("10.0.0.1"), net("10.0.0.2"));
+        let of = |all: &[(u64, Source)]| gives_way(all.iter().copied());
+        assert_eq!(of(&[(3, many), (1, few), (4, many), (2, few), (5, many)]), Some(3));
+        assert_eq!(of(&[(7, few), (6, many)]), Some(6), "alike: the oldest");
+        assert_eq!(of(&[]), None);
+    }
 
     #[test]
     fn one_host_is_one_source_whichever_of_its_addresses_it_uses() {

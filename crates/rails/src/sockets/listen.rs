@@ -1,6 +1,7 @@
-//! Where connections over IP are heard: one listener for all interfaces, or one for each.
+//! Where connections over IP are heard: one listener for all interfaces, or one for each; of one endpoint, or of several.
 
 use super::ip::{bind_to, check, is_link_local, raw, socket};
+use super::shared::{self, Part};
 use crate::config::Names;
 use crate::discover::{Interface, Kind};
 use crate::error::Error;
@@ -12,34 +13,42 @@ use std::os::fd::{AsRawFd, RawFd};
 /// Connections that may wait to be accepted, if `net.core.somaxconn` allows: a job's processes all connect at once.
 const BACKLOG: libc::c_int = 4096;
 
-/// The listeners of an endpoint, all on one port.
-#[derive(Default)]
-pub(crate) struct Listeners {
+/// Listeners on one port.
+pub(crate) struct Ports {
     all: Vec<TcpListener>,
+    port: u16,
     /// Which of them took a connection last.
     turn: usize,
 }
 
-impl Listeners {
-    /// Listens where the endpoint's settings say; also the port.
-    ///
-    /// # Errors
-    /// When the system does not let it.
-    pub fn open(endpoint: &Opening<'_>) -> Result<(Self, u16), Error> {
-        let settings = endpoint.settings;
-        let at = settings.named.map(|at| at.ip()).filter(|ip| !ip.is_unspecified());
-        let port = endpoint.port.unwrap_or(settings.named.map_or(settings.port, |at| at.port()));
-        let (all, port) =
-            listeners(at, port, &settings.interfaces, endpoint.interfaces).map_err(|error| {
-                let of = at.map_or(String::new(), |ip| format!(" of {ip}"));
-                Error::system(format!("listening on TCP port {port}{of}"), error)
-            })?;
-        Ok((Self { all, turn: 0 }, port))
+/// Listens where an endpoint's settings say.
+///
+/// # Errors
+/// When the system does not let it.
+pub(super) fn open(endpoint: &Opening<'_>) -> Result<Ports, Error> {
+    let settings = endpoint.settings;
+    let at = settings.named.map(|at| at.ip()).filter(|ip| !ip.is_unspecified());
+    let port = endpoint.port.unwrap_or(settings.named.map_or(settings.port, |at| at.port()));
+    let (all, port) = listeners(at, port, &settings.interfaces, endpoint.interfaces).map_err(|error| {
+        let of = at.map_or(String::new(), |ip| format!(" of {ip}"));
+        Error::system(format!("listening on TCP port {port}{of}"), error)
+    })?;
+    Ok(Ports { all, port, turn: 0 })
+}
+
+impl Ports {
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
-    /// What to watch.
-    pub fn descriptors(&self) -> Vec<RawFd> {
-        self.all.iter().map(AsRawFd::as_raw_fd).collect()
+    /// Listens no more; the port.
+    pub fn close(&mut self) -> u16 {
+        self.all.clear();
+        self.port
+    }
+
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
+        self.all.iter().map(AsRawFd::as_raw_fd)
     }
 
     /// The next connection, nonblocking; none that waits is `EAGAIN`.
@@ -54,6 +63,51 @@ impl Listeners {
             }
         }
         Err(io::Error::from_raw_os_error(libc::EAGAIN))
+    }
+}
+
+/// Where an endpoint is called.
+#[derive(Default)]
+pub(crate) enum Listeners {
+    /// Nowhere yet.
+    #[default]
+    None,
+    /// At a port of its own.
+    Own(Ports),
+    /// At one that it shares.
+    Shared(Part),
+}
+
+impl Listeners {
+    /// Listens where the endpoint's settings say; also the port.
+    ///
+    /// # Errors
+    /// When the system does not let it.
+    pub fn open(endpoint: &Opening<'_>) -> Result<(Self, u16), Error> {
+        if let Some(shared) = &endpoint.settings.shared_port {
+            return shared::join(shared, endpoint).map(|(part, port)| (Self::Shared(part), port));
+        }
+        let own = open(endpoint)?;
+        let port = own.port();
+        Ok((Self::Own(own), port))
+    }
+
+    /// What to watch.
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        match self {
+            Self::None => Vec::new(),
+            Self::Own(ports) => ports.descriptors().collect(),
+            Self::Shared(part) => part.descriptors().to_vec(),
+        }
+    }
+
+    /// The next connection, nonblocking; none that waits is `EAGAIN`.
+    pub fn accept(&mut self) -> io::Result<TcpStream> {
+        match self {
+            Self::None => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
+            Self::Own(ports) => ports.accept(),
+            Self::Shared(part) => part.accept(),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where UDP listens and connects; and from an agreed connection to a link.
 
 use super::link::Link;
-use super::pipe::{Pipe, event, signal};
+use super::pipe::Pipe;
 use super::receive::NoSink;
 use super::socket::Socket;
 use super::{Slot, UdpRail};
@@ -14,7 +14,7 @@ use crate::rail::channel::{Channel, Destination};
 use crate::rail::connect::{Agreed, Connector, Discovered, Joined, Listening, Opening, Sought, Ways};
 use crate::rail::control::Control;
 use crate::sockets::ip;
-use crate::sys::Epoll;
+use crate::sys::{Epoll, event, signal};
 use polyrail_core::connection::{Connection, Settings};
 use polyrail_core::cost::RailCosts;
 use polyrail_core::frame::MAX_PAYLOAD;
@@ -113,8 +113,10 @@ impl Scoped for SocketAddr {
 impl UdpRail {
     /// Opens the sockets: with the port that peers know, or any.
     fn open_sockets(&mut self, endpoint: &Opening<'_>) -> io::Result<()> {
-        let wanted =
-            endpoint.port.unwrap_or(endpoint.settings.named.map_or(endpoint.settings.port, |at| at.port()));
+        let settings = endpoint.settings;
+        let own = endpoint.port.unwrap_or(settings.named.map_or(settings.port, |at| at.port()));
+        // what several listen on is TCP's
+        let wanted = if settings.shared_port.is_some() { 0 } else { own };
         let at = addresses(endpoint);
         let first = sockets(&at, wanted);
         // that some other program has a port that the first got at another address, or that TCP got, is chance

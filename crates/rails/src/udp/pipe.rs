@@ -1,9 +1,10 @@
 //! A connection's stream before it is a link: what wire-up shakes hands on.
 
 use crate::rail::channel::{Channel, Source};
+use crate::sys::{event, signal};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,7 +28,7 @@ pub(super) struct Bytes {
 
 impl Bytes {
     fn wake(&self) {
-        self.wakes.iter().for_each(wake);
+        self.wakes.iter().for_each(|fd| signal(fd, true));
     }
 }
 
@@ -41,34 +42,6 @@ pub(super) struct Pipe {
 
 fn locked(bytes: &Mutex<Bytes>) -> MutexGuard<'_, Bytes> {
     bytes.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn wake(fd: &OwnedFd) {
-    let one = 1_u64.to_ne_bytes();
-    // SAFETY: eight bytes of ours. It fails only where it is readable already.
-    unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-}
-
-fn hush(fd: &OwnedFd) {
-    let mut count = [0; 8];
-    // SAFETY: room for the eight bytes that are written.
-    unsafe { libc::read(fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
-}
-
-/// An event that can be waited for, and is not there.
-pub(super) fn event() -> io::Result<OwnedFd> {
-    // SAFETY: no memory is involved; the descriptor is new and ours.
-    unsafe {
-        match libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) {
-            -1 => Err(io::Error::last_os_error()),
-            fd => Ok(OwnedFd::from_raw_fd(fd)),
-        }
-    }
-}
-
-/// The event is there, or no more.
-pub(super) fn signal(fd: &OwnedFd, there: bool) {
-    if there { wake(fd) } else { hush(fd) }
 }
 
 impl Pipe {
@@ -139,7 +112,7 @@ impl Channel for Far {
             Some(None) => Ok(0),
             Some(Some(why)) => Err(why.into()),
             None => {
-                shared.wakes.iter().for_each(hush);
+                shared.wakes.iter().for_each(|fd| signal(fd, false));
                 Err(io::ErrorKind::WouldBlock.into())
             }
         }

@@ -1,12 +1,12 @@
 //! From datagrams to connections, and from their streams to frames.
 
 use super::link::Link;
-use super::pipe::{Pipe, signal};
+use super::pipe::Pipe;
 use super::socket::Train;
 use super::{Slot, UdpRail};
 use crate::rail::reader::{Manner, Reader};
 use crate::rail::{Down, LinkId, Memory, Payload, RawIov, Sink, Span};
-use crate::sys::wait_for;
+use crate::sys::{signal, wait_for};
 use polyrail_core::connection::{Connection, State};
 use polyrail_core::frame::Frame;
 use polyrail_core::micro::{Time, User};

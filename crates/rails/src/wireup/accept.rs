@@ -1,12 +1,12 @@
 //! Who calls: connections that listeners take, which of them are let in, and how few descriptors strangers get.
 
-use super::crowd::{Room, gives_way};
+use super::crowd::Room;
 use super::handshake::{Handshake, Role};
 use super::{Interest, Token, Wireup, random};
 use crate::keys::KeyPair;
 use crate::list::RailId;
 use crate::rail::Lanes;
-use crate::rail::channel::Channel;
+use crate::rail::channel::{Channel, gives_way};
 use crate::rail::connect::{Connector, Prepared};
 use crate::set::Rails;
 use polyrail_core::proto::PeerIdx;

@@ -1,8 +1,8 @@
 //! When to look at what is under way, and its deadlines.
 
 use super::Wireup;
-use super::timer::Timer;
 use crate::set::Rails;
+use crate::sys::Timer;
 use std::io;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};

@@ -13,7 +13,7 @@
 //! | `shake.rs` | a handshake's turn, and what comes of it |
 //! | `handshake.rs` | one handshake: bytes between a channel and core's machines |
 //! | `crowd.rs` | how many strangers are kept, and which of them gives way |
-//! | `clock.rs`, `timer.rs` | deadlines, and who sleeps is woken by them |
+//! | `clock.rs` | deadlines, and who sleeps is woken by them |
 //! | `secret.rs` | what connections have to prove |
 //! | `news.rs` | what is told of all this |
 
@@ -25,7 +25,6 @@ mod news;
 mod reach;
 mod secret;
 mod shake;
-mod timer;
 
 pub use accept::Strangers;
 pub(crate) use news::{Agreement, Met, News, Token};
