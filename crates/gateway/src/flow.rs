@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Bytes that may be under way of a stream at first: what a round trip of 20 ms carries at 1.6 Gb/s.
-pub const ROOM: u64 = 4 << 20;
+/// Bytes that may be under way of a stream at first: what a round trip of 20 ms carries at 1.6 Gb/s. Room ends at odd places, where what programs
+/// write seldom ends by itself.
+pub const ROOM: u64 = (4 << 20) - 1;
 /// Most that may be under way of one.
 pub const ROOM_MAX: u64 = 64 << 20;
+/// Ends of room that are kept in mind.
+const ENDS: usize = 16;
 /// Of a stream that begins while the gateway holds much already.
-pub const ROOM_SCARCE: u64 = 64 << 10;
+pub const ROOM_SCARCE: u64 = (64 << 10) - 1;
 
 /// What the other gateway said of a stream that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -90,6 +93,10 @@ pub struct Incoming<P> {
     taken: u64,
     upto: u64,
     window: u64,
+    /// Where room ended, since there is so much, that was not filled yet.
+    ends: VecDeque<u64>,
+    /// A piece ended there: the other side had more, and no room for it.
+    cut: bool,
     /// What came before what stands before it.
     early: BTreeMap<u64, P>,
     early_bytes: u64,
@@ -105,6 +112,8 @@ impl<P: Piece> Incoming<P> {
             taken: 0,
             upto: room,
             window: room,
+            ends: [room].into(),
+            cut: false,
             early: BTreeMap::new(),
             early_bytes: 0,
             ready: VecDeque::new(),
@@ -134,6 +143,7 @@ impl<P: Piece> Incoming<P> {
         if overlaps {
             return Err(Broken("bytes of a stream that have come already"));
         }
+        self.cut |= self.ends.contains(&end);
         if offset > self.arrived {
             self.early_bytes += piece.len() as u64;
             self.early.insert(offset, piece);
@@ -181,10 +191,9 @@ impl<P: Piece> Incoming<P> {
     }
 
     /// So many bytes of it were. What the other gateway is to be told of new room, if anything: as much as there may be altogether. `most` is how much
-    /// may be under way from now on.
-    pub fn take(&mut self, len: usize, most: u64) -> Option<u64> {
+    /// may be under way from now on; `repairs`: what was lost on the way is waited for, and room is there for what comes meanwhile.
+    pub fn take(&mut self, len: usize, most: u64, repairs: bool) -> Option<u64> {
         self.taken += len as u64;
-        // who took all of it soon, while the other side had used up most, has a longer way than this room is good for
         let held = self.arrived - self.taken + self.early_bytes;
         self.window = self.window.min(most);
         let upto = self.taken + self.window;
@@ -192,10 +201,19 @@ impl<P: Piece> Incoming<P> {
         if upto < self.upto + (self.window / 4).max(1) {
             return None;
         }
-        if held < self.window / 4 && self.upto - self.arrived < self.window / 2 && self.window < most {
+        // who takes all of it soon, while the other side had used up most, or stood still for want of it while something was waited for, has a
+        // longer way than this room is good for
+        let scarce = std::mem::take(&mut self.cut) && repairs || self.upto - self.arrived < self.window / 2;
+        if held < self.window / 4 && scarce && self.window < most {
             self.window = (self.window * 2).min(most);
+            // whether the other side stands still with so much, its ends will tell
+            self.ends.clear();
         }
-        self.upto = self.taken + self.window;
+        let upto = self.taken + self.window;
+        self.upto = if self.window >= ROOM_SCARCE { (upto - 1) | 1 } else { upto };
+        self.ends.retain(|end| *end > self.arrived);
+        self.ends.truncate(ENDS - 1);
+        self.ends.push_back(self.upto);
         Some(self.upto)
     }
 
@@ -256,8 +274,50 @@ mod tests {
         assert!(incoming.finish(21).is_err() && incoming.arrive(20, vec![0]).is_err());
         incoming.arrive(0, vec![0; 10]).unwrap();
         assert!(!incoming.is_over());
-        incoming.take(20, ROOM_MAX);
+        incoming.take(20, ROOM_MAX, true);
         assert!(incoming.is_over());
+    }
+
+    /// A way on which something is lost now and then, and all behind it waits: what comes comes in bursts, each of up to all that there was
+    /// room for. Bytes that get through in so many turns, and the window that there is then.
+    fn carried(turns: usize, burst: usize, program: usize, repairs: bool) -> (u64, u64) {
+        const EACH: usize = 65_416;
+        let (mut out, mut incoming) = (Outgoing::new(ROOM), Incoming::new(ROOM));
+        let (mut on_its_way, mut rooms) = (VecDeque::new(), VecDeque::new());
+        for turn in 0..turns {
+            // a burst's worth a turn, if there is room
+            let mut left = burst;
+            while out.room() > 0 && left > 0 {
+                let len = EACH.min(out.room() as usize).min(left);
+                on_its_way.push_back((out.send(len), vec![0; len]));
+                left -= len;
+            }
+            // every third turn brings what came since
+            if turn % 3 == 2 {
+                while let Some((offset, piece)) = on_its_way.pop_front() {
+                    incoming.arrive(offset, piece).unwrap();
+                    let mut takes = program;
+                    while incoming.ready().front().is_some_and(|piece| piece.len() <= takes) {
+                        let len = incoming.ready().pop_front().map_or(0, |piece| piece.len());
+                        takes -= len;
+                        rooms.extend(incoming.take(len, ROOM_MAX, repairs));
+                    }
+                }
+            }
+            rooms.drain(..).for_each(|upto| out.raise(upto));
+        }
+        (incoming.taken(), incoming.window)
+    }
+
+    #[test]
+    fn room_grows_where_what_was_lost_is_waited_for_and_not_for_who_is_slow() {
+        let (got, window) = carried(300, 2 << 20, usize::MAX, true);
+        assert!(got > 290 * (2 << 20), "{got}");
+        assert!((6 << 20..=16 << 20).contains(&window), "{window}");
+        assert_eq!(carried(300, 2 << 20, usize::MAX, false).1, ROOM, "it would stand in queues");
+        let (got, window) = carried(300, 1 << 20, usize::MAX, true);
+        assert!(got > 290 * (1 << 20) && window == ROOM, "there is room enough: {got}, {window}");
+        assert_eq!(carried(300, 2 << 20, 1000, true).1, ROOM, "a program that takes little");
     }
 
     proptest! {
@@ -295,7 +355,7 @@ mod tests {
                             got += 1;
                         }
                         let most = [room, 1 + room / 7, ROOM_MAX][random(3)];
-                        rooms.extend(incoming.take(piece.len(), most));
+                        rooms.extend(incoming.take(piece.len(), most, random(2) == 0));
                     },
                     _ if !rooms.is_empty() => out.raise(rooms.swap_remove(random(rooms.len()))),
                     _ => {}

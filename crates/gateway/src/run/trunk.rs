@@ -56,6 +56,8 @@ const WAITING: (usize, usize) = (10_000, 100_000);
 const STREAMS: (usize, usize) = (512, 64);
 /// How long a gateway that was dialled may take to say who it is.
 const GREETING: Duration = Duration::from_secs(20);
+/// How often it is looked by which transports a session goes.
+const LOOK: Duration = Duration::from_millis(200);
 /// Between attempts to dial: at first, and at most.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
 /// Eager bytes of the session that may be under way: what a second carries at 256 Mb/s, or 20 ms at 12 Gb/s.
@@ -136,6 +138,9 @@ pub struct Trunk {
     /// How much is still to be sent so that the way is known, and until when.
     warm: (usize, Instant),
     filler: Arc<[u8]>,
+    /// Whether the session has a lane by UDP, and when that was looked at.
+    by_udp: bool,
+    looked: Instant,
     heard: Instant,
     silence: Duration,
     /// Sessions so far.
@@ -192,6 +197,8 @@ impl Trunk {
             said_here: Instant::now(),
             warm: (0, Instant::now()),
             filler: Message::Here { filler: READ }.to_bytes().into(),
+            by_udp: false,
+            looked: Instant::now(),
             heard: Instant::now(),
             silence: SILENCE,
             epoch: 0,
@@ -704,7 +711,7 @@ fn session(connections: usize) -> Result<polyrail_rails::Config, Error> {
     config.gateway = None;
     let far = far_congestion();
     if far.is_some() && config.congestion.is_none() && config.rails == RailSet::ALL.without(Reach::Host) {
-        // measured over 20 ms: as fast as the rail over UDP with losses, and the only one that is as fast after a rest
+        // where packets are lost UDP carries more, but after rests and on short connections it is slow then (docs/decisions/0041)
         config.rails = RailSet::NONE.with(RailId::Tcp);
     }
     config.congestion = config.congestion.or(far);
