@@ -191,8 +191,8 @@ impl<P: Piece> Incoming<P> {
     }
 
     /// So many bytes of it were. What the other gateway is to be told of new room, if anything: as much as there may be altogether. `most` is how much
-    /// may be under way from now on; `repairs`: what was lost on the way is waited for, and room is there for what comes meanwhile.
-    pub fn take(&mut self, len: usize, most: u64, repairs: bool) -> Option<u64> {
+    /// may be under way from now on.
+    pub fn take(&mut self, len: usize, most: u64) -> Option<u64> {
         self.taken += len as u64;
         let held = self.arrived - self.taken + self.early_bytes;
         self.window = self.window.min(most);
@@ -201,9 +201,8 @@ impl<P: Piece> Incoming<P> {
         if upto < self.upto + (self.window / 4).max(1) {
             return None;
         }
-        // who takes all of it soon, while the other side had used up most, or stood still for want of it while something was waited for, has a
-        // longer way than this room is good for
-        let scarce = std::mem::take(&mut self.cut) && repairs || self.upto - self.arrived < self.window / 2;
+        // who takes all of it soon, while the other side had used up most, or stood still for want of it, has a longer way than this room is good for
+        let scarce = std::mem::take(&mut self.cut) || self.upto - self.arrived < self.window / 2;
         if held < self.window / 4 && scarce && self.window < most {
             self.window = (self.window * 2).min(most);
             // whether the other side stands still with so much, its ends will tell
@@ -274,13 +273,13 @@ mod tests {
         assert!(incoming.finish(21).is_err() && incoming.arrive(20, vec![0]).is_err());
         incoming.arrive(0, vec![0; 10]).unwrap();
         assert!(!incoming.is_over());
-        incoming.take(20, ROOM_MAX, true);
+        incoming.take(20, ROOM_MAX);
         assert!(incoming.is_over());
     }
 
     /// A way on which something is lost now and then, and all behind it waits: what comes comes in bursts, each of up to all that there was
     /// room for. Bytes that get through in so many turns, and the window that there is then.
-    fn carried(turns: usize, burst: usize, program: usize, repairs: bool) -> (u64, u64) {
+    fn carried(turns: usize, burst: usize, program: usize) -> (u64, u64) {
         const EACH: usize = 65_416;
         let (mut out, mut incoming) = (Outgoing::new(ROOM), Incoming::new(ROOM));
         let (mut on_its_way, mut rooms) = (VecDeque::new(), VecDeque::new());
@@ -300,7 +299,7 @@ mod tests {
                     while incoming.ready().front().is_some_and(|piece| piece.len() <= takes) {
                         let len = incoming.ready().pop_front().map_or(0, |piece| piece.len());
                         takes -= len;
-                        rooms.extend(incoming.take(len, ROOM_MAX, repairs));
+                        rooms.extend(incoming.take(len, ROOM_MAX));
                     }
                 }
             }
@@ -311,13 +310,12 @@ mod tests {
 
     #[test]
     fn room_grows_where_what_was_lost_is_waited_for_and_not_for_who_is_slow() {
-        let (got, window) = carried(300, 2 << 20, usize::MAX, true);
+        let (got, window) = carried(300, 2 << 20, usize::MAX);
         assert!(got > 290 * (2 << 20), "{got}");
         assert!((6 << 20..=16 << 20).contains(&window), "{window}");
-        assert_eq!(carried(300, 2 << 20, usize::MAX, false).1, ROOM, "it would stand in queues");
-        let (got, window) = carried(300, 1 << 20, usize::MAX, true);
+        let (got, window) = carried(300, 1 << 20, usize::MAX);
         assert!(got > 290 * (1 << 20) && window == ROOM, "there is room enough: {got}, {window}");
-        assert_eq!(carried(300, 2 << 20, 1000, true).1, ROOM, "a program that takes little");
+        assert_eq!(carried(300, 2 << 20, 1000).1, ROOM, "a program that takes little");
     }
 
     proptest! {
@@ -355,7 +353,7 @@ mod tests {
                             got += 1;
                         }
                         let most = [room, 1 + room / 7, ROOM_MAX][random(3)];
-                        rooms.extend(incoming.take(piece.len(), most, random(2) == 0));
+                        rooms.extend(incoming.take(piece.len(), most));
                     },
                     _ if !rooms.is_empty() => out.raise(rooms.swap_remove(random(rooms.len()))),
                     _ => {}

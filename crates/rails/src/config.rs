@@ -110,6 +110,9 @@ pub struct Config {
     /// How many of them are always there between the same two interfaces, whatever they bring; both sides say so. No setting of users': who carries the
     /// connections of many is given the share of many where others are on their way, too.
     pub connections_least: usize,
+    /// Whether its program looks after connections without long breaks, as a gateway does: what waits to be sent waits here, where what is urgent
+    /// overtakes it, and not in the kernel; which may hold as much as long ways take, where this user may say so. No setting of users'.
+    pub attends: bool,
     /// How long a silent network is believed before the peer counts as gone.
     pub peer_timeout: Duration,
     /// Congestion control of TCP links; none: the system's.
@@ -164,6 +167,7 @@ impl Default for Config {
             lanes: 16,
             connections: 16,
             connections_least: 1,
+            attends: false,
             peer_timeout: Duration::from_secs(30),
             congestion: None,
             composition: None,

@@ -22,6 +22,9 @@ const FILES: u64 = 4096;
 /// Bytes of shared memory that recordings of a busy machine may take.
 const SHARED: u64 = 256 << 20;
 
+/// Bytes of a connection that a line of 1 Gb/s and 20 ms needs where packets are lost: what was sent in three round trips.
+const HELD: usize = 8 << 20;
+
 /// Everything, in the order in which a job needs it.
 pub fn all() -> Vec<Finding> {
     let mut all: Vec<Finding> = Part::ALL.map(part).into();
@@ -40,7 +43,7 @@ pub fn all() -> Vec<Finding> {
             "run it where the kernel lists network interfaces",
         )),
     }
-    all.extend([files(), secret(), shared_memory(), kernel_events(), write_tracking()]);
+    all.extend([files(), secret(), long_lines(), shared_memory(), kernel_events(), write_tracking()]);
     all.extend(container());
     all
 }
@@ -171,6 +174,34 @@ fn secret() -> Finding {
         Err(why) => {
             Finding::broken("secret", why.to_string(), "chmod 600 it, or make a new one of 32 random bytes")
         }
+    }
+}
+
+/// What gateways need of the kernel between sites.
+fn long_lines() -> Finding {
+    let about = "long lines";
+    if polyrail_gateway::run::far_congestion().is_none() {
+        return Finding::less(
+            about,
+            "a gateway cannot choose BBR here, which losses do not stop: it goes by TCP as others do, or by UDP",
+            "modprobe tcp_bbr; sysctl -w net.ipv4.tcp_allowed_congestion_control=\"reno cubic bbr\", by root",
+        );
+    }
+    match polyrail_rails::tcp::most_held().map(|[sent, received]| sent.min(received)) {
+        Ok(bytes) if bytes < HELD => Finding::less(
+            about,
+            format!(
+                "the kernel holds {} MiB of a gateway's connection: where packets are lost, lines of 1 Gb/s and 20 ms need {}",
+                bytes >> 20,
+                HELD >> 20
+            ),
+            "sysctl -w net.core.wmem_max=67108864 net.core.rmem_max=67108864, by root",
+        ),
+        Ok(bytes) => Finding::works(
+            about,
+            format!("gateways can have BBR, and {} MiB of a connection held", bytes >> 20),
+        ),
+        Err(why) => Finding::less(about, why.to_string(), "polyrail doctor again, where sockets can be had"),
     }
 }
 

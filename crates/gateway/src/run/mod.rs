@@ -14,6 +14,8 @@ pub mod shown;
 mod stream;
 mod trunk;
 
+pub use trunk::far_congestion;
+
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;

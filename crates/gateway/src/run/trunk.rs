@@ -28,7 +28,7 @@ use crate::wire::{Hello, MESSAGE_MAX, Message, Reason, TAG, VERSION};
 /// Messages for which there is room before they come.
 const RECEIVES: usize = 64;
 /// Bytes that wait to leave, above which only streams that send little are read; and twice of which none.
-const FULL: usize = 1 << 20;
+const FULL: usize = 1 << 18;
 /// A read of less makes a stream one that sends little.
 const LITTLE: usize = 4096;
 /// Reads of those in a row, while others wait.
@@ -56,8 +56,6 @@ const WAITING: (usize, usize) = (10_000, 100_000);
 const STREAMS: (usize, usize) = (512, 64);
 /// How long a gateway that was dialled may take to say who it is.
 const GREETING: Duration = Duration::from_secs(20);
-/// How often it is looked by which transports a session goes.
-const LOOK: Duration = Duration::from_millis(200);
 /// Between attempts to dial: at first, and at most.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
 /// Eager bytes of the session that may be under way: what a second carries at 256 Mb/s, or 20 ms at 12 Gb/s.
@@ -138,9 +136,6 @@ pub struct Trunk {
     /// How much is still to be sent so that the way is known, and until when.
     warm: (usize, Instant),
     filler: Arc<[u8]>,
-    /// Whether the session has a lane by UDP, and when that was looked at.
-    by_udp: bool,
-    looked: Instant,
     heard: Instant,
     silence: Duration,
     /// Sessions so far.
@@ -197,8 +192,6 @@ impl Trunk {
             said_here: Instant::now(),
             warm: (0, Instant::now()),
             filler: Message::Here { filler: READ }.to_bytes().into(),
-            by_udp: false,
-            looked: Instant::now(),
             heard: Instant::now(),
             silence: SILENCE,
             epoch: 0,
@@ -704,6 +697,7 @@ fn session(connections: usize) -> Result<polyrail_rails::Config, Error> {
     config.secret = polyrail_rails::config::SecretFile::None;
     (config.key, config.port, config.named) = (None, 0, None);
     config.connections_least = connections;
+    config.attends = true;
     (config.connections, config.lanes) = (config.connections.max(connections), config.lanes.max(connections));
     config.window = config.window.max(WINDOW);
     config.sleep_after = None;
@@ -719,7 +713,7 @@ fn session(connections: usize) -> Result<polyrail_rails::Config, Error> {
 }
 
 /// The congestion control that suits long ways best, if this user may choose it: one that losses do not stop, nor rest.
-fn far_congestion() -> Option<String> {
+pub fn far_congestion() -> Option<String> {
     const BEST: &str = "bbr";
     let list = if rustix::process::geteuid().is_root() { "available" } else { "allowed" };
     let known = std::fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{list}_congestion_control")).ok()?;

@@ -1,7 +1,7 @@
 //! One connection: its socket, what is being received and what waits to be sent. Small while nothing happens.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,13 @@ use super::{Config, Stats};
 use crate::rail::RawIov;
 use crate::rail::journal::{Pool, RetransmitBuffer};
 
+/// Bytes that the kernel may hold of a connection, each way, where its application comes by all the time: three times what 10 Gb/s carry over 15 ms.
+/// What is lost is kept until it is repaired, and so is what was sent meanwhile.
+const HOLDS: usize = 64 << 20;
+/// Such an application has something for the kernel at least so often, and no less than so much each time; nor more: larger buffers there are not.
+const MOMENT: Duration = Duration::from_millis(2);
+const UNSENT: (u64, u64) = (256 << 10, 16 << 20);
+
 /// What is known of a link's way.
 pub(super) struct Way {
     /// Where the peer is, and how far beyond the gateway to which the connection leads, in microseconds.
@@ -22,11 +29,13 @@ pub(super) struct Way {
     warmth: Option<Warmth>,
     /// How many bytes a second it may be paced by, at most.
     pace: u64,
+    /// How many bytes the kernel takes beforehand, where that is less than its buffer.
+    unsent: Option<u64>,
 }
 
 impl Default for Way {
     fn default() -> Self {
-        Self { far: None, warmth: None, pace: u64::MAX }
+        Self { far: None, warmth: None, pace: u64::MAX, unsent: None }
     }
 }
 
@@ -100,6 +109,13 @@ impl Link {
         let Some(warmth) = way.warmth.as_mut().filter(|warmth| warmth.is_due(now)) else { return };
         let Some(mut seen) = sys::bbr(fd) else { return self.let_cool() };
         seen.waits |= waits;
+        if let Some(unsent) = &mut way.unsent {
+            let wanted = a_moment(seen.rate);
+            if wanted / 2 >= *unsent || wanted <= *unsent / 2 {
+                *unsent = wanted;
+                sys::take_beforehand(fd, wanted);
+            }
+        }
         match warmth.look(now, &seen) {
             Some(Act::BeginAnew(rate)) => {
                 sys::pace(fd, rate.unwrap_or(u64::MAX).min(way.pace));
@@ -107,8 +123,20 @@ impl Link {
                     self.let_cool();
                 }
             }
+            Some(Act::Bind(rate)) => sys::pace(fd, rate.min(way.pace)),
             Some(Act::SetFree) => sys::pace(fd, way.pace),
             None => {}
+        }
+    }
+
+    /// Has the kernel hold as much as is under way on a long way, and take no more beforehand than it sends in a moment, if BBR controls the
+    /// connection: it tells how fast that is.
+    pub(super) fn attend(&mut self) {
+        let fd = self.fd();
+        if let Some(way) = self.way.as_mut().filter(|way| way.warmth.is_some()) {
+            way.unsent = Some(UNSENT.0);
+            sys::take_beforehand(fd, UNSENT.0);
+            let _ = sys::widen(fd, HOLDS);
         }
     }
 
@@ -143,6 +171,20 @@ impl Link {
             }
         }
     }
+}
+
+/// How many bytes the kernel would hold of a connection whose application [comes by all the time](Config::attends): sent, and received.
+///
+/// # Errors
+/// There is no socket to try it with.
+pub fn most_held() -> io::Result<[usize; 2]> {
+    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    Ok(sys::widen(socket.as_raw_fd(), HOLDS))
+}
+
+/// How many bytes are sent in a moment, at so many bytes a second.
+fn a_moment(rate: u64) -> u64 {
+    (rate.saturating_mul(MOMENT.as_millis() as u64) / 1000).clamp(UNSENT.0, UNSENT.1)
 }
 
 /// What all links use in turn, never between two calls.
@@ -215,4 +257,16 @@ pub(super) fn configure(fd: RawFd, config: &Config) -> io::Result<()> {
         sys::set_bytes(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_bytes())?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_as_much_as_is_sent_in_it() {
+        assert_eq!(a_moment(0), 256 << 10);
+        assert_eq!(a_moment(1_250_000_000), 2_500_000);
+        assert_eq!(a_moment(u64::MAX), 16 << 20);
+    }
 }

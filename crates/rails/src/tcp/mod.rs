@@ -19,6 +19,8 @@ mod sys;
 mod tx;
 mod warmth;
 
+pub use self::link::most_held;
+
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -60,6 +62,9 @@ pub struct Config {
     /// as its buffer holds. A short queue there ends a striped message on all rails together, and keeps what is copied in
     /// the caches until it is sent: about a quarter less processor time per byte. The application must then come by more often.
     pub unsent_limit: Option<usize>,
+    /// Whether the application comes by all the time: then, of a connection that BBR controls, the kernel takes no more beforehand than is sent in a
+    /// moment, and holds as much as is under way on long ways, where this user may have that.
+    pub attends: bool,
     /// Congestion control (`TCP_CONGESTION`); `None`: the system's.
     pub congestion: Option<String>,
 }
@@ -74,6 +79,7 @@ impl Config {
             keepalive_count: 3,
             silence: settings.peer_timeout,
             congestion: settings.congestion.clone(),
+            attends: settings.attends,
             ..Self::default()
         }
     }
@@ -89,6 +95,7 @@ impl Default for Config {
             send_buffer: None,
             recv_buffer: None,
             unsent_limit: None,
+            attends: false,
             congestion: None,
         }
     }
@@ -227,7 +234,11 @@ impl TcpRail {
         if seal.is_some() {
             self.shared.sealed.resize(rx::SEALED, 0);
         }
-        let slot = Slot::Up(Link::new(socket, leftover, seal));
+        let mut link = Link::new(socket, leftover, seal);
+        if self.config.attends {
+            link.attend();
+        }
+        let slot = Slot::Up(link);
         match self.slots.get_mut(id as usize) {
             Some(s) => *s = slot,
             None => self.slots.push(slot),

@@ -202,6 +202,8 @@ pub(super) fn bbr(fd: RawFd) -> Option<Seen> {
         gains: (pace, window),
         loses: bytes[1] != 0,
         waits: word(144) > 0,
+        flying: u64::from(word(24)) * u64::from(word(16)),
+        shortest: Duration::from_micros(word(148).into()),
         rtt: Duration::from_micros(word(68).into()),
         narrow: bytes[176..184].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word)),
     })
@@ -221,6 +223,37 @@ pub(super) fn pace(fd: RawFd, rate: u64) {
         let narrow = u32::try_from(rate).unwrap_or(u32::MAX).to_ne_bytes();
         let _ = set_bytes(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &narrow);
     }
+}
+
+/// Has the kernel take no more beforehand than so many bytes (`TCP_NOTSENT_LOWAT`, tcp(7)): more than the congestion window lets it send.
+pub(super) fn take_beforehand(fd: RawFd, bytes: u64) {
+    // a kernel that does not know it takes as much as its buffer holds
+    let _ = set(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes.min(i32::MAX as u64) as libc::c_int);
+}
+
+/// Has the kernel hold up to so many bytes of a connection, each way, if that is more than it chooses by itself and this user may say so (socket(7),
+/// `SO_SNDBUF` and `SO_SNDBUFFORCE`). How many it holds then, sent and received; it doubles what it is told, for what it keeps beside bytes.
+pub(super) fn widen(fd: RawFd, bytes: usize) -> [usize; 2] {
+    let last = |text: &str| text.split_whitespace().last().and_then(|last| last.parse().ok());
+    let setting = |name| {
+        let text = std::fs::read_to_string(format!("/proc/sys/net/{name}")).ok();
+        text.and_then(|text| last(&text)).unwrap_or(0)
+    };
+    let bytes = bytes.min(i32::MAX as usize / 2);
+    let ways = [
+        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, "core/wmem_max", "ipv4/tcp_wmem"),
+        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, "core/rmem_max", "ipv4/tcp_rmem"),
+    ];
+    ways.map(|(forced, plain, most, chosen)| {
+        let say = |name, bytes| set(fd, libc::SOL_SOCKET, name, bytes as libc::c_int).is_ok();
+        if say(forced, bytes) {
+            return 2 * bytes;
+        }
+        let may: usize = setting(most).min(bytes);
+        let chosen = setting(chosen);
+        // whatever it is told, the kernel chooses no more
+        if 2 * may > chosen && say(plain, may) { 2 * may } else { chosen }
+    })
 }
 
 /// Sets an integer option.

@@ -3,6 +3,8 @@
 //! What cannot be written at once waits in the link's [`RetransmitBuffer`], which keeps it beyond that until the peer says that it has it.
 //! It is written in order, by one gathering call for many frames.
 
+use std::time::Instant;
+
 use super::link::{Link, Shared};
 use super::seal::Sealer;
 use super::sys::{self, Errno, Sent};
@@ -159,6 +161,10 @@ fn came_to(link: &mut Link, sent: Sent) {
     link.tx.unacked.advance(sent.bytes);
     if let Some(e) = sent.stopped {
         failed(link, e);
+    }
+    // who sends a lot may hear little, and is seldom among those that are looked at for that
+    if sent.bytes > 0 && link.way.is_some() {
+        link.keep_warm(Instant::now());
     }
 }
 

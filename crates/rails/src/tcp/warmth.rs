@@ -9,6 +9,10 @@
 //! raises the rate), with that as the most that the kernel may pace by; and when there is again, it goes on by itself. Beginning anew also puts off
 //! the fifth of a second in every ten in which BBR sends nearly nothing so as to measure the round trip.
 //!
+//! BBR leaves its first phase, in which it has three times as much under way as a round trip carries, when its rate grows no more although there is more to send.
+//! Where all that there is to send is under way at once, since the socket or who reads it has room for no more, that is never so: it fills queues, and loses what
+//! they cannot hold. There the kernel paces by a little less than BBR has found, and less again, until something waits and BBR sees it.
+//!
 //! [`Warmth::look`] is without I/O; [`super::sys::bbr`] and [`super::sys::begin_anew`] are what it needs of the kernel.
 
 use std::time::{Duration, Instant};
@@ -45,8 +49,11 @@ pub(super) struct Seen {
     pub(super) loses: bool,
     /// Whether something waits to be sent for the first time.
     pub(super) waits: bool,
-    /// A round trip.
+    /// Bytes that are under way.
+    pub(super) flying: u64,
+    /// A round trip, and the shortest that there was.
     pub(super) rtt: Duration,
+    pub(super) shortest: Duration,
     /// For how long the peer's window has held it up (`tcpi_rwnd_limited`), in microseconds.
     pub(super) narrow: u64,
 }
@@ -56,6 +63,8 @@ pub(super) struct Seen {
 pub(super) enum Act {
     /// BBR is to begin anew, and the kernel to pace by no more than so many bytes a second, if that is known.
     BeginAnew(Option<u64>),
+    /// The kernel is to pace by no more than so many bytes a second.
+    Bind(u64),
     /// The kernel is to pace by whatever BBR finds.
     SetFree,
 }
@@ -66,6 +75,8 @@ pub(super) struct Warmth {
     looked: Instant,
     /// Since when there has always been more to send.
     full: Option<Instant>,
+    /// Since when, and until when, BBR has been in its first phase with more under way than a round trip carries.
+    crowded: Option<(Instant, Instant)>,
     /// What the way carried then.
     carried: Option<u64>,
     began: Instant,
@@ -74,11 +85,23 @@ pub(super) struct Warmth {
     loses: bool,
     /// The kernel paces by no more than what was carried.
     bound: bool,
+    /// By how much it paces at most while the way is crowded.
+    slowed: Option<u64>,
 }
 
 impl Warmth {
     pub(super) fn new(now: Instant) -> Self {
-        Self { looked: now, full: None, carried: None, began: now, narrow: 0, loses: false, bound: false }
+        Self {
+            looked: now,
+            full: None,
+            crowded: None,
+            carried: None,
+            began: now,
+            narrow: 0,
+            loses: false,
+            bound: false,
+            slowed: None,
+        }
     }
 
     /// Whether it is to be looked at again.
@@ -93,6 +116,19 @@ impl Warmth {
         let lost_before = std::mem::replace(&mut self.loses, seen.loses);
         // before the first acknowledgement BBR knows nothing
         let in_startup = seen.gains.0 > STARTUP || seen.rate == 0;
+        // while it repairs what was lost it has less under way
+        self.crowded = self.crowded.filter(|(_, last)| in_startup && now < *last + seen.rtt * HONEST);
+        if in_startup && seen.is_crowded() {
+            let (since, last) = self.crowded.get_or_insert((now, now));
+            *last = now;
+            if now >= *since + seen.rtt * HONEST {
+                *since = now;
+                // of what BBR has found some may never have got through: it counts what was sent again, too
+                let slowed = self.slowed.unwrap_or(seen.rate) / SLOWER.1 * SLOWER.0;
+                (self.bound, self.slowed) = (true, Some(slowed));
+                return Some(Act::Bind(slowed));
+            }
+        }
         if seen.waits {
             // what was not looked at, and what the reader did not take, says nothing of the way
             if narrow || gap > (4 * LOOK).max(seen.rtt) {
@@ -105,6 +141,7 @@ impl Warmth {
             if now >= full + seen.rtt * HONEST {
                 self.carried = Some(seen.rate);
             }
+            self.slowed = None;
             return std::mem::take(&mut self.bound).then_some(Act::SetFree);
         }
         self.full = None;
@@ -125,8 +162,16 @@ impl Warmth {
             self.carried = self.carried.map(|carried| carried.max(seen.rate.min(faster(carried))));
         }
         self.began = now;
-        self.bound = self.carried.is_some();
+        (self.bound, self.slowed) = (self.carried.is_some(), None);
         Some(Act::BeginAnew(self.carried.map(faster)))
+    }
+}
+
+impl Seen {
+    /// Whether more is under way than the shortest round trip carries: the rest stands in queues.
+    fn is_crowded(&self) -> bool {
+        let carried = u128::from(self.rate) * self.shortest.as_nanos() / 1_000_000_000;
+        self.shortest >= NEAR && u128::from(self.flying) * u128::from(PROBE.1) > carried * u128::from(PROBE.0)
     }
 }
 
@@ -147,8 +192,16 @@ mod tests {
     const RTT: Duration = Duration::from_millis(10);
     const MB: u64 = 1_000_000;
     /// While BBR goes at the rate that it has found, and while it is in its first phase.
-    const STEADY: Seen =
-        Seen { rate: 20 * MB, gains: (256, 512), loses: false, waits: false, rtt: RTT, narrow: 0 };
+    const STEADY: Seen = Seen {
+        rate: 20 * MB,
+        gains: (256, 512),
+        loses: false,
+        waits: false,
+        flying: 0,
+        rtt: RTT,
+        shortest: RTT,
+        narrow: 0,
+    };
     const FIRST: Seen = Seen { gains: (739, 739), ..STEADY };
 
     /// One that has sent without a break for long enough.
@@ -222,6 +275,38 @@ mod tests {
         assert_eq!(looks(RTT, &slow_reader), Some(Act::BeginAnew(None)));
         let unacknowledged = |_| Seen { rate: 0, gains: (0, 0), ..busy };
         assert_eq!(looks(RTT, &unacknowledged), Some(Act::BeginAnew(None)));
+    }
+
+    #[test]
+    fn a_first_phase_that_fills_queues_is_ended() {
+        let mut now = Instant::now();
+        // twice what a round trip carries is under way; the rest waits here, and the kernel has no room for it
+        let crowd = Seen { flying: 400_000, loses: true, waits: true, ..FIRST };
+        for (seen, bounds) in [
+            (crowd, &[18 * MB, 16_200_000][..]),
+            (Seen { waits: false, ..crowd }, &[18 * MB, 16_200_000]),
+            (Seen { flying: 200_000, ..crowd }, &[]),
+            (Seen { gains: (256, 512), ..crowd }, &[]),
+            (Seen { shortest: NEAR / 2, ..crowd }, &[]),
+        ] {
+            let mut warmth = Warmth::new(now);
+            let acts: Vec<Act> = (0..60)
+                .filter_map(|_| {
+                    now += RTT / 2;
+                    warmth.look(now, &seen)
+                })
+                .collect();
+            let bounds: Vec<Act> = bounds.iter().copied().map(Act::Bind).collect();
+            assert_eq!(acts, bounds, "slower and slower while it is crowded, and there alone: {seen:?}");
+            now += RTT;
+            let alone = Seen { flying: 200_000, waits: true, ..crowd };
+            assert_eq!(warmth.look(now, &alone), None, "BBR has not seen that yet");
+            now += RTT;
+            let steady = Seen { waits: true, ..STEADY };
+            assert_eq!(warmth.look(now, &steady), (!bounds.is_empty()).then_some(Act::SetFree));
+            now += RTT;
+            assert_eq!(warmth.look(now, &steady), None);
+        }
     }
 
     #[test]

@@ -46,6 +46,42 @@ fn sockets_are_set_up_as_configured() {
     assert!(rail.adopt(OwnedFd::from(socket), &[]).is_err());
 }
 
+/// Of a connection that BBR controls, whose application comes by all the time, the kernel takes a moment's worth beforehand, and holds as much as long
+/// ways need, if this user may have that; of others all is as it was.
+#[test]
+fn who_comes_by_all_the_time_keeps_what_waits_to_itself() {
+    let seen = |congestion: &str, attends: bool| {
+        let (_peer, socket) = sockets("127.0.0.1");
+        let fd = socket.as_raw_fd();
+        let config = Config { congestion: Some(congestion.into()), attends, ..Config::default() };
+        let mut rail = TcpRail::new(config).expect("epoll");
+        rail.adopt(OwnedFd::from(socket), &[]).ok()?;
+        let holds = [libc::SO_SNDBUF, libc::SO_RCVBUF].map(|name| option(fd, libc::SOL_SOCKET, name));
+        Some((option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT), holds))
+    };
+    let others = seen("reno", false).expect("Reno is always there");
+    assert_eq!(seen("reno", true).expect("Reno is always there"), others);
+    let Some(attended) = seen("bbr", true) else {
+        return polyrail_testing::lacking("a kernel that lets this user choose BBR");
+    };
+    assert_eq!(seen("bbr", false).expect("as before"), others);
+    assert_eq!(attended.0, 256 << 10);
+    // the kernel doubles what it is told
+    let whole = 2 * (64 << 20);
+    for (now, usual) in attended.1.into_iter().zip(others.1) {
+        assert!(now == whole || now >= usual, "{now} where {usual} is usual");
+    }
+    let (_peer, socket) = sockets("127.0.0.1");
+    let (value, fd) = (64 << 10_i32, socket.as_raw_fd());
+    // SAFETY: the kernel reads an int.
+    let may = unsafe {
+        libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, (&raw const value).cast(), 4) == 0
+    };
+    if may {
+        assert_eq!(attended.1, [whole; 2]);
+    }
+}
+
 /// Switches the loopback device of the calling thread's network namespace.
 fn loopback(up: bool) {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").expect("a socket");

@@ -5,11 +5,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use polyrail_rails::list::RailId;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use super::{End, HELD_MUCH, LITTLE, LOOK, Over, READ, SPARE, STREAMS, Trunk, WAITING};
+use super::{End, HELD_MUCH, LITTLE, Over, READ, SPARE, STREAMS, Trunk, WAITING};
 use crate::classes::{self, Called, Kind, Shares};
 use crate::config::File;
 use crate::run::lookup::Found;
@@ -196,7 +195,6 @@ impl Trunk {
             few if few <= STREAMS.1 => flow::ROOM_MAX,
             _ => flow::ROOM,
         };
-        let repairs = self.goes_by_udp(around.now);
         let Some(stream) = self.streams.get_mut(&id).filter(|stream| stream.phase == Phase::Open) else {
             return;
         };
@@ -210,7 +208,7 @@ impl Trunk {
             Ok(written) => {
                 self.counts.received += written as u64;
                 self.held = self.held.saturating_sub(written as u64);
-                let upto = if written > 0 { stream.incoming.take(written, most, repairs) } else { None };
+                let upto = if written > 0 { stream.incoming.take(written, most) } else { None };
                 stream.end_if_over();
                 let is_over = stream.is_over();
                 self.touched.push(id);
@@ -223,19 +221,6 @@ impl Trunk {
             }
             Err(_) => self.reset(id, around),
         }
-    }
-
-    /// Whether the session has a lane by UDP, which serves where packets are lost. By TCP BBR would put all that there is more room for into queues of
-    /// the way, and lose it there: in its first phase, which it does not leave while all that there is to send is under way, it has three times
-    /// as much under way as the way holds.
-    fn goes_by_udp(&mut self, now: Instant) -> bool {
-        if now >= self.looked + LOOK {
-            self.looked = now;
-            self.by_udp = self.session().is_some_and(|(mailbox, peer)| {
-                mailbox.worker().lanes(peer).iter().any(|lane| lane.rail == RailId::Udp)
-            });
-        }
-        self.by_udp
     }
 
     /// A program is lost: the other side is told.
