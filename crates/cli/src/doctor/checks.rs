@@ -22,8 +22,8 @@ const FILES: u64 = 4096;
 /// Bytes of shared memory that recordings of a busy machine may take.
 const SHARED: u64 = 256 << 20;
 
-/// Bytes of a connection that a line of 1 Gb/s and 20 ms needs where packets are lost: what was sent in three round trips.
-const HELD: usize = 8 << 20;
+/// Bytes that the kernel has to keep of a connection over 1 Gb/s and 20 ms where packets are lost, as it counts them: what was sent in three round trips.
+const KEPT: usize = 8 << 20;
 
 /// Everything, in the order in which a job needs it.
 pub fn all() -> Vec<Finding> {
@@ -187,20 +187,20 @@ fn long_lines() -> Finding {
             "modprobe tcp_bbr; sysctl -w net.ipv4.tcp_allowed_congestion_control=\"reno cubic bbr\", by root",
         );
     }
-    match polyrail_rails::tcp::most_held().map(|[sent, received]| sent.min(received)) {
-        Ok(bytes) if bytes < HELD => Finding::less(
+    match polyrail_rails::tcp::most_kept() {
+        Ok(bytes) if bytes < KEPT => Finding::less(
             about,
             format!(
-                "the kernel holds {} MiB of a gateway's connection: where packets are lost, lines of 1 Gb/s and 20 ms need {}",
+                "the kernel keeps {} MiB of what a gateway's connection has under way: where packets are lost, lines of 1 Gb/s and 20 ms need {}",
                 bytes >> 20,
-                HELD >> 20
+                KEPT >> 20
             ),
-            "sysctl -w net.core.wmem_max=67108864 net.core.rmem_max=67108864, by root",
+            "sysctl -w net.core.wmem_max=67108864, by root",
         ),
-        Ok(bytes) => Finding::works(
-            about,
-            format!("gateways can have BBR, and {} MiB of a connection held", bytes >> 20),
-        ),
+        Ok(bytes) => {
+            let what = format!("gateways can have BBR, and {} MiB of a connection under way", bytes >> 20);
+            Finding::works(about, what)
+        }
         Err(why) => Finding::less(about, why.to_string(), "polyrail doctor again, where sockets can be had"),
     }
 }

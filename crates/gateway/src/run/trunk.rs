@@ -13,6 +13,7 @@ use polyrail_rails::config::SharedPort;
 use polyrail_rails::list::{RailId, RailSet, Reach};
 use polyrail_rails::mailbox::{Done, Mailbox};
 use polyrail_rails::{Issued, Refused, named};
+use rustix::net::{AddressFamily, SocketType};
 
 use super::Around;
 use super::poll::Token;
@@ -705,7 +706,7 @@ fn session(connections: usize) -> Result<polyrail_rails::Config, Error> {
     config.gateway = None;
     let far = far_congestion();
     if far.is_some() && config.congestion.is_none() && config.rails == RailSet::ALL.without(Reach::Host) {
-        // where packets are lost UDP carries more, but after rests and on short connections it is slow then (docs/decisions/0041)
+        // beside BBR UDP carries no more, and after rests and on short connections less (docs/decisions/0041)
         config.rails = RailSet::NONE.with(RailId::Tcp);
     }
     config.congestion = config.congestion.or(far);
@@ -715,7 +716,7 @@ fn session(connections: usize) -> Result<polyrail_rails::Config, Error> {
 /// The congestion control that suits long ways best, if this user may choose it: one that losses do not stop, nor rest.
 pub fn far_congestion() -> Option<String> {
     const BEST: &str = "bbr";
-    let list = if rustix::process::geteuid().is_root() { "available" } else { "allowed" };
-    let known = std::fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{list}_congestion_control")).ok()?;
-    known.split_whitespace().any(|name| name == BEST).then(|| BEST.to_owned())
+    let family = |family| rustix::net::socket(family, SocketType::STREAM, None).ok();
+    let socket = family(AddressFamily::INET).or_else(|| family(AddressFamily::INET6))?;
+    rustix::net::sockopt::set_tcp_congestion(&socket, BEST).is_ok().then(|| BEST.to_owned())
 }

@@ -14,12 +14,14 @@ use super::{Config, Stats};
 use crate::rail::RawIov;
 use crate::rail::journal::{Pool, RetransmitBuffer};
 
-/// Bytes that the kernel may hold of a connection, each way, where its application comes by all the time: three times what 10 Gb/s carry over 15 ms.
-/// What is lost is kept until it is repaired, and so is what was sent meanwhile.
-const HOLDS: usize = 64 << 20;
-/// Such an application has something for the kernel at least so often, and no less than so much each time; nor more: larger buffers there are not.
+/// Bytes that the kernel may keep of what is not acknowledged, where the application comes by all the time (it doubles that): what is lost is kept until it is
+/// repaired, and so is all that was sent since, three round trips' worth.
+const KEEPS: usize = 64 << 20;
+/// Such an application has something for the kernel at least so often; of which it takes so much, at least and at most, and of a connection of which it is not
+/// known yet how fast it is.
 const MOMENT: Duration = Duration::from_millis(2);
-const UNSENT: (u64, u64) = (256 << 10, 16 << 20);
+const BEFOREHAND: (u64, u64) = (128 << 10, 16 << 20);
+const BEFOREHAND_FIRST: u64 = 256 << 10;
 
 /// What is known of a link's way.
 pub(super) struct Way {
@@ -31,11 +33,13 @@ pub(super) struct Way {
     pace: u64,
     /// How many bytes the kernel takes beforehand, where that is less than its buffer.
     unsent: Option<u64>,
+    /// It took no more, since it was looked at last.
+    pub(super) refused: bool,
 }
 
 impl Default for Way {
     fn default() -> Self {
-        Self { far: None, warmth: None, pace: u64::MAX, unsent: None }
+        Self { far: None, warmth: None, pace: u64::MAX, unsent: None, refused: false }
     }
 }
 
@@ -104,17 +108,15 @@ impl Link {
 
     /// Keeps the connection as fast as it was, if that is due.
     pub(super) fn keep_warm(&mut self, now: Instant) {
-        let (fd, waits) = (self.fd(), !self.tx.is_empty());
+        let (fd, waits) = (self.fd(), self.tx.waits());
         let Some(way) = &mut self.way else { return };
         let Some(warmth) = way.warmth.as_mut().filter(|warmth| warmth.is_due(now)) else { return };
         let Some(mut seen) = sys::bbr(fd) else { return self.let_cool() };
         seen.waits |= waits;
-        if let Some(unsent) = &mut way.unsent {
-            let wanted = a_moment(seen.rate);
-            if wanted / 2 >= *unsent || wanted <= *unsent / 2 {
-                *unsent = wanted;
-                sys::take_beforehand(fd, wanted);
-            }
+        seen.refused = std::mem::take(&mut way.refused);
+        if let Some(bytes) = way.unsent.and_then(|unsent| other_moment(unsent, seen.rate)) {
+            way.unsent = Some(bytes);
+            sys::take_beforehand(fd, bytes);
         }
         match warmth.look(now, &seen) {
             Some(Act::BeginAnew(rate)) => {
@@ -129,14 +131,21 @@ impl Link {
         }
     }
 
-    /// Has the kernel hold as much as is under way on a long way, and take no more beforehand than it sends in a moment, if BBR controls the
+    /// Has the kernel keep as much as is under way on a long way, and take no more beforehand than it sends in a moment, if BBR controls the
     /// connection: it tells how fast that is.
     pub(super) fn attend(&mut self) {
         let fd = self.fd();
         if let Some(way) = self.way.as_mut().filter(|way| way.warmth.is_some()) {
-            way.unsent = Some(UNSENT.0);
-            sys::take_beforehand(fd, UNSENT.0);
-            let _ = sys::widen(fd, HOLDS);
+            way.unsent = Some(BEFOREHAND_FIRST);
+            sys::take_beforehand(fd, BEFOREHAND_FIRST);
+            let _ = sys::keep_more(fd, KEEPS);
+        }
+    }
+
+    /// Something is to be sent: who sends much may hear little, and then is seldom among those that are looked at for that.
+    pub(super) fn look_before_sending(&mut self) {
+        if self.way.as_ref().is_some_and(|way| way.unsent.is_some()) {
+            self.keep_warm(Instant::now());
         }
     }
 
@@ -144,8 +153,11 @@ impl Link {
     fn let_cool(&mut self) {
         let Some(way) = &mut self.way else { return };
         way.warmth = None;
-        let pace = way.pace;
+        let (pace, unsent) = (way.pace, way.unsent.take());
         sys::pace(self.fd(), pace);
+        if unsent.is_some() {
+            sys::take_beforehand(self.fd(), 0);
+        }
     }
 
     /// Has the kernel pace it by so many bytes a second at most.
@@ -173,18 +185,21 @@ impl Link {
     }
 }
 
-/// How many bytes the kernel would hold of a connection whose application [comes by all the time](Config::attends): sent, and received.
+/// How many bytes that are not acknowledged the kernel would keep of a connection whose application [comes by all the time](Config::attends).
 ///
 /// # Errors
 /// There is no socket to try it with.
-pub fn most_held() -> io::Result<[usize; 2]> {
+pub fn most_kept() -> io::Result<usize> {
     let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    Ok(sys::widen(socket.as_raw_fd(), HOLDS))
+    Ok(sys::keep_more(socket.as_raw_fd(), KEEPS))
 }
 
-/// How many bytes are sent in a moment, at so many bytes a second.
-fn a_moment(rate: u64) -> u64 {
-    (rate.saturating_mul(MOMENT.as_millis() as u64) / 1000).clamp(UNSENT.0, UNSENT.1)
+/// How many bytes are to be taken beforehand of a connection with so many bytes a second, if that is much more or less than so many.
+fn other_moment(bytes: u64, rate: u64) -> Option<u64> {
+    // of a connection that has begun anew nothing is known
+    let wanted = (rate > 0).then(|| rate.saturating_mul(MOMENT.as_millis() as u64) / 1000)?;
+    let wanted = wanted.clamp(BEFOREHAND.0, BEFOREHAND.1);
+    (wanted / 2 >= bytes || wanted <= bytes / 2).then_some(wanted)
 }
 
 /// What all links use in turn, never between two calls.
@@ -264,9 +279,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_is_as_much_as_is_sent_in_it() {
-        assert_eq!(a_moment(0), 256 << 10);
-        assert_eq!(a_moment(1_250_000_000), 2_500_000);
-        assert_eq!(a_moment(u64::MAX), 16 << 20);
+    fn as_much_is_taken_beforehand_as_is_sent_in_a_moment() {
+        for (bytes, rate, other) in [
+            (256 << 10, 0, None),
+            (256 << 10, 1_250_000_000, Some(2_500_000)),
+            (2_500_000, 1_300_000_000, None),
+            (2_500_000, 12_500_000, Some(128 << 10)),
+            (2_500_000, u64::MAX, Some(16 << 20)),
+        ] {
+            assert_eq!(other_moment(bytes, rate), other, "{bytes} {rate}");
+        }
     }
 }

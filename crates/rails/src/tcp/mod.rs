@@ -19,7 +19,7 @@ mod sys;
 mod tx;
 mod warmth;
 
-pub use self::link::most_held;
+pub use self::link::most_kept;
 
 use std::collections::VecDeque;
 use std::io;
@@ -63,7 +63,7 @@ pub struct Config {
     /// the caches until it is sent: about a quarter less processor time per byte. The application must then come by more often.
     pub unsent_limit: Option<usize>,
     /// Whether the application comes by all the time: then, of a connection that BBR controls, the kernel takes no more beforehand than is sent in a
-    /// moment, and holds as much as is under way on long ways, where this user may have that.
+    /// moment, and keeps as much as is under way on long ways, where this user may have that.
     pub attends: bool,
     /// Congestion control (`TCP_CONGESTION`); `None`: the system's.
     pub congestion: Option<String>,

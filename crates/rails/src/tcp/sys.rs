@@ -197,15 +197,16 @@ pub(super) fn bbr(fd: RawFd) -> Option<Seen> {
     let told = told == 0 && len as usize == size_of_val(&words);
     let ([low, high, _, pace, window], bytes) = (words, told.then(|| raw_info(fd))??);
     let word = |at: usize| bytes[at..at + 4].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
+    let long = |at: usize| bytes[at..at + 8].first_chunk().map_or(0, |long| u64::from_ne_bytes(*long));
     Some(Seen {
         rate: u64::from(high) << 32 | u64::from(low),
         gains: (pace, window),
         loses: bytes[1] != 0,
         waits: word(144) > 0,
-        flying: u64::from(word(24)) * u64::from(word(16)),
-        shortest: Duration::from_micros(word(148).into()),
+        refused: false,
+        acked: long(120),
         rtt: Duration::from_micros(word(68).into()),
-        narrow: bytes[176..184].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word)),
+        narrow: long(176),
     })
 }
 
@@ -225,35 +226,33 @@ pub(super) fn pace(fd: RawFd, rate: u64) {
     }
 }
 
-/// Has the kernel take no more beforehand than so many bytes (`TCP_NOTSENT_LOWAT`, tcp(7)): more than the congestion window lets it send.
+/// Has the kernel take no more beforehand than so many bytes (`TCP_NOTSENT_LOWAT`, tcp(7)): more than the congestion window lets it send. 0: as the system says.
 pub(super) fn take_beforehand(fd: RawFd, bytes: u64) {
     // a kernel that does not know it takes as much as its buffer holds
     let _ = set(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes.min(i32::MAX as u64) as libc::c_int);
 }
 
-/// Has the kernel hold up to so many bytes of a connection, each way, if that is more than it chooses by itself and this user may say so (socket(7),
-/// `SO_SNDBUF` and `SO_SNDBUFFORCE`). How many it holds then, sent and received; it doubles what it is told, for what it keeps beside bytes.
-pub(super) fn widen(fd: RawFd, bytes: usize) -> [usize; 2] {
+/// Has the kernel keep up to so many bytes that are not acknowledged, if that is more than it chooses by itself and this user may say so (socket(7),
+/// `SO_SNDBUF` and `SO_SNDBUFFORCE`). How many it keeps then; it doubles what it is told, for what it keeps beside bytes.
+///
+/// What it may hold of what comes is its own choice: told of a connection that is up, older kernels (before 6.11, and 6.6.48) leave the window as small as
+/// it was at first.
+pub(super) fn keep_more(fd: RawFd, bytes: usize) -> usize {
     let last = |text: &str| text.split_whitespace().last().and_then(|last| last.parse().ok());
     let setting = |name| {
         let text = std::fs::read_to_string(format!("/proc/sys/net/{name}")).ok();
         text.and_then(|text| last(&text)).unwrap_or(0)
     };
+    let chosen: usize = setting("ipv4/tcp_wmem");
     let bytes = bytes.min(i32::MAX as usize / 2);
-    let ways = [
-        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, "core/wmem_max", "ipv4/tcp_wmem"),
-        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, "core/rmem_max", "ipv4/tcp_rmem"),
-    ];
-    ways.map(|(forced, plain, most, chosen)| {
-        let say = |name, bytes| set(fd, libc::SOL_SOCKET, name, bytes as libc::c_int).is_ok();
-        if say(forced, bytes) {
-            return 2 * bytes;
-        }
-        let may: usize = setting(most).min(bytes);
-        let chosen = setting(chosen);
-        // whatever it is told, the kernel chooses no more
-        if 2 * may > chosen && say(plain, may) { 2 * may } else { chosen }
-    })
+    let say =
+        |name, bytes| 2 * bytes > chosen && set(fd, libc::SOL_SOCKET, name, bytes as libc::c_int).is_ok();
+    if say(libc::SO_SNDBUFFORCE, bytes) {
+        return 2 * bytes;
+    }
+    // whatever else it is told, the kernel takes no more
+    let may = setting("core/wmem_max").min(bytes);
+    if say(libc::SO_SNDBUF, may) { 2 * may } else { chosen }
 }
 
 /// Sets an integer option.

@@ -3,8 +3,6 @@
 //! What cannot be written at once waits in the link's [`RetransmitBuffer`], which keeps it beyond that until the peer says that it has it.
 //! It is written in order, by one gathering call for many frames.
 
-use std::time::Instant;
-
 use super::link::{Link, Shared};
 use super::seal::Sealer;
 use super::sys::{self, Errno, Sent};
@@ -63,6 +61,11 @@ impl Tx {
         self.unacked.is_written() && !self.holds_sealed()
     }
 
+    /// Whether something waits because the socket takes no more, or is long.
+    pub(super) fn waits(&self) -> bool {
+        self.blocked || self.unacked.spans() > 0
+    }
+
     pub(super) fn wants_more(&self) -> bool {
         !self.is_full() && self.unacked.spans() < EAGER_SPANS && self.unacked.unwritten() < EAGER_BYTES
     }
@@ -83,11 +86,12 @@ impl Tx {
 /// The frame's memory is readable.
 pub(super) unsafe fn send(link: &mut Link, f: Outgoing<'_>, round: u32, sh: &mut Shared) -> Result<(), Full> {
     let fd = link.fd();
-    let tx = &mut link.tx;
-    if link.error.is_some() || tx.is_full() {
+    if link.error.is_some() || link.tx.is_full() {
         return Err(Full);
     }
-    let waits = tx.blocked || tx.unacked.spans() > 0;
+    link.look_before_sending();
+    let tx = &mut link.tx;
+    let waits = tx.waits();
     let span = f.span.filter(|_| f.len > SMALL);
     if f.len > SMALL && span.is_none() && tx.is_empty() && !waits && tx.sealer.is_none() {
         tx.round = round;
@@ -162,16 +166,15 @@ fn came_to(link: &mut Link, sent: Sent) {
     if let Some(e) = sent.stopped {
         failed(link, e);
     }
-    // who sends a lot may hear little, and is seldom among those that are looked at for that
-    if sent.bytes > 0 && link.way.is_some() {
-        link.keep_warm(Instant::now());
-    }
 }
 
 /// Notes what a failed attempt means. Memory that cannot be read is left to the attempt that knows it by its span.
 fn failed(link: &mut Link, e: Errno) {
     match e {
-        libc::EAGAIN => link.tx.blocked = true,
+        libc::EAGAIN => {
+            link.tx.blocked = true;
+            link.way.iter_mut().for_each(|way| way.refused = true);
+        }
         libc::ENOBUFS | libc::ENOMEM | libc::EFAULT => {}
         e => link.error = Some(e),
     }

@@ -9,9 +9,9 @@
 //! raises the rate), with that as the most that the kernel may pace by; and when there is again, it goes on by itself. Beginning anew also puts off
 //! the fifth of a second in every ten in which BBR sends nearly nothing so as to measure the round trip.
 //!
-//! BBR leaves its first phase, in which it has three times as much under way as a round trip carries, when its rate grows no more although there is more to send.
-//! Where all that there is to send is under way at once, since the socket or who reads it has room for no more, that is never so: it fills queues, and loses what
-//! they cannot hold. There the kernel paces by a little less than BBR has found, and less again, until something waits and BBR sees it.
+//! BBR leaves its first phase, in which it has three times as much under way as a round trip carries, when its rate grows no more although the kernel has more
+//! to send. Where the kernel has room for no more than is under way at once that is never so, however much waits here: it fills queues, and loses what they cannot
+//! hold, and sends it again. So the kernel then paces by a little less than got through, until BBR has seen that something waits.
 //!
 //! [`Warmth::look`] is without I/O; [`super::sys::bbr`] and [`super::sys::begin_anew`] are what it needs of the kernel.
 
@@ -49,11 +49,12 @@ pub(super) struct Seen {
     pub(super) loses: bool,
     /// Whether something waits to be sent for the first time.
     pub(super) waits: bool,
-    /// Bytes that are under way.
-    pub(super) flying: u64,
-    /// A round trip, and the shortest that there was.
+    /// Whether something did since the last look, because the kernel had no room for it.
+    pub(super) refused: bool,
+    /// Bytes that the peer's kernel has acknowledged.
+    pub(super) acked: u64,
+    /// A round trip.
     pub(super) rtt: Duration,
-    pub(super) shortest: Duration,
     /// For how long the peer's window has held it up (`tcpi_rwnd_limited`), in microseconds.
     pub(super) narrow: u64,
 }
@@ -75,18 +76,17 @@ pub(super) struct Warmth {
     looked: Instant,
     /// Since when there has always been more to send.
     full: Option<Instant>,
-    /// Since when, and until when, BBR has been in its first phase with more under way than a round trip carries.
-    crowded: Option<(Instant, Instant)>,
+    /// Since when BBR has been in its first phase all that time; its rate then, and what was acknowledged.
+    first: Option<(Instant, u64, u64)>,
     /// What the way carried then.
     carried: Option<u64>,
     began: Instant,
     /// For how long the peer's window had held it up, and whether it was losing.
     narrow: u64,
     loses: bool,
-    /// The kernel paces by no more than what was carried.
+    /// The kernel paces by no more than what was carried, or by less than got through.
     bound: bool,
-    /// By how much it paces at most while the way is crowded.
-    slowed: Option<u64>,
+    slowed: bool,
 }
 
 impl Warmth {
@@ -94,13 +94,13 @@ impl Warmth {
         Self {
             looked: now,
             full: None,
-            crowded: None,
+            first: None,
             carried: None,
             began: now,
             narrow: 0,
             loses: false,
             bound: false,
-            slowed: None,
+            slowed: false,
         }
     }
 
@@ -116,18 +116,11 @@ impl Warmth {
         let lost_before = std::mem::replace(&mut self.loses, seen.loses);
         // before the first acknowledgement BBR knows nothing
         let in_startup = seen.gains.0 > STARTUP || seen.rate == 0;
-        // while it repairs what was lost it has less under way
-        self.crowded = self.crowded.filter(|(_, last)| in_startup && now < *last + seen.rtt * HONEST);
-        if in_startup && seen.is_crowded() {
-            let (since, last) = self.crowded.get_or_insert((now, now));
-            *last = now;
-            if now >= *since + seen.rtt * HONEST {
-                *since = now;
-                // of what BBR has found some may never have got through: it counts what was sent again, too
-                let slowed = self.slowed.unwrap_or(seen.rate) / SLOWER.1 * SLOWER.0;
-                (self.bound, self.slowed) = (true, Some(slowed));
-                return Some(Act::Bind(slowed));
-            }
+        let much = (seen.waits || seen.refused) && !narrow && gap <= 4 * LOOK.max(seen.rtt);
+        if !(in_startup && much) {
+            self.first = None;
+        } else if let Some(act) = self.end_first(now, seen) {
+            return Some(act);
         }
         if seen.waits {
             // what was not looked at, and what the reader did not take, says nothing of the way
@@ -141,7 +134,7 @@ impl Warmth {
             if now >= full + seen.rtt * HONEST {
                 self.carried = Some(seen.rate);
             }
-            self.slowed = None;
+            self.slowed = false;
             return std::mem::take(&mut self.bound).then_some(Act::SetFree);
         }
         self.full = None;
@@ -150,7 +143,12 @@ impl Warmth {
             self.carried = self.carried.map(|carried| (carried - carried / LOST).max(seen.rate.min(carried)));
         }
         let measures = seen.gains.1 < CWND;
-        if seen.loses || measures || seen.rtt < NEAR || now < self.began + (seen.rtt * APART).max(APART_MIN) {
+        if seen.loses
+            || seen.refused
+            || measures
+            || seen.rtt < NEAR
+            || now < self.began + (seen.rtt * APART).max(APART_MIN)
+        {
             return None;
         }
         let slower = self.carried.is_none_or(|carried| seen.rate < carried / SLOWER.1 * SLOWER.0);
@@ -162,16 +160,27 @@ impl Warmth {
             self.carried = self.carried.map(|carried| carried.max(seen.rate.min(faster(carried))));
         }
         self.began = now;
-        (self.bound, self.slowed) = (self.carried.is_some(), None);
+        (self.bound, self.slowed) = (self.carried.is_some(), false);
         Some(Act::BeginAnew(self.carried.map(faster)))
     }
-}
 
-impl Seen {
-    /// Whether more is under way than the shortest round trip carries: the rest stands in queues.
-    fn is_crowded(&self) -> bool {
-        let carried = u128::from(self.rate) * self.shortest.as_nanos() / 1_000_000_000;
-        self.shortest >= NEAR && u128::from(self.flying) * u128::from(PROBE.1) > carried * u128::from(PROBE.0)
+    /// BBR is in its first phase, and there is much to send: ends it, if it does not end although no more gets through.
+    fn end_first(&mut self, now: Instant, seen: &Seen) -> Option<Act> {
+        let (since, rate, acked) = *self.first.get_or_insert((now, seen.rate, seen.acked));
+        let took = now.saturating_duration_since(since);
+        if took < seen.rtt * HONEST {
+            return None;
+        }
+        self.first = None;
+        let carried = u128::from(seen.acked.saturating_sub(acked)) * 1_000_000_000 / took.as_nanos().max(1);
+        let carried = u64::try_from(carried).unwrap_or(u64::MAX);
+        // BBR itself goes on as long as it finds a quarter more; and where much less gets through than it has found there were breaks
+        let ends = seen.rate < faster(rate) && carried > seen.rate / 2 && seen.rtt >= NEAR && carried > 0;
+        if !ends || std::mem::replace(&mut self.slowed, true) {
+            return None;
+        }
+        self.bound = true;
+        Some(Act::Bind(carried / SLOWER.1 * SLOWER.0))
     }
 }
 
@@ -197,9 +206,9 @@ mod tests {
         gains: (256, 512),
         loses: false,
         waits: false,
-        flying: 0,
+        refused: false,
+        acked: 0,
         rtt: RTT,
-        shortest: RTT,
         narrow: 0,
     };
     const FIRST: Seen = Seen { gains: (739, 739), ..STEADY };
@@ -278,34 +287,36 @@ mod tests {
     }
 
     #[test]
-    fn a_first_phase_that_fills_queues_is_ended() {
+    fn a_first_phase_that_does_not_end_is_ended() {
         let mut now = Instant::now();
-        // twice what a round trip carries is under way; the rest waits here, and the kernel has no room for it
-        let crowd = Seen { flying: 400_000, loses: true, waits: true, ..FIRST };
-        for (seen, bounds) in [
-            (crowd, &[18 * MB, 16_200_000][..]),
-            (Seen { waits: false, ..crowd }, &[18 * MB, 16_200_000]),
-            (Seen { flying: 200_000, ..crowd }, &[]),
-            (Seen { gains: (256, 512), ..crowd }, &[]),
-            (Seen { shortest: NEAR / 2, ..crowd }, &[]),
-        ] {
+        let fills = |at: u64| Seen { loses: true, refused: true, acked: at * MB / 10, ..FIRST };
+        type Sees = fn(u64, Seen) -> Seen;
+        let cases: [(&str, Sees, Option<Act>); 8] = [
+            ("it finds no more", |_, seen| seen, Some(Act::Bind(18 * MB))),
+            ("it knows nothing yet", |_, seen| Seen { acked: 0, rate: 0, ..seen }, None),
+            ("it finds more and more", |at, seen| Seen { rate: MB + at * MB / 10, ..seen }, None),
+            (
+                "there is no more to send, now and then",
+                |at, seen| Seen { refused: at % 10 > 0, ..seen },
+                None,
+            ),
+            ("messages with breaks between them", |_, seen| Seen { acked: seen.acked / 3, ..seen }, None),
+            ("its reader takes little", |at, seen| Seen { narrow: at, ..seen }, None),
+            ("it is over", |_, seen| Seen { gains: STEADY.gains, ..seen }, None),
+            ("it is near", |_, seen| Seen { rtt: NEAR / 2, ..seen }, None),
+        ];
+        for (name, sees, act) in cases {
             let mut warmth = Warmth::new(now);
-            let acts: Vec<Act> = (0..60)
-                .filter_map(|_| {
+            let acts: Vec<Act> = (1..=60)
+                .filter_map(|at| {
                     now += RTT / 2;
-                    warmth.look(now, &seen)
+                    warmth.look(now, &sees(at, fills(at))).filter(|act| !matches!(act, Act::BeginAnew(_)))
                 })
                 .collect();
-            let bounds: Vec<Act> = bounds.iter().copied().map(Act::Bind).collect();
-            assert_eq!(acts, bounds, "slower and slower while it is crowded, and there alone: {seen:?}");
-            now += RTT;
-            let alone = Seen { flying: 200_000, waits: true, ..crowd };
-            assert_eq!(warmth.look(now, &alone), None, "BBR has not seen that yet");
+            assert_eq!(acts, Vec::from_iter(act), "once: {name}");
             now += RTT;
             let steady = Seen { waits: true, ..STEADY };
-            assert_eq!(warmth.look(now, &steady), (!bounds.is_empty()).then_some(Act::SetFree));
-            now += RTT;
-            assert_eq!(warmth.look(now, &steady), None);
+            assert_eq!(warmth.look(now, &steady), act.map(|_| Act::SetFree), "{name}");
         }
     }
 
