@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 pub const ROOM: u64 = (4 << 20) - 1;
 /// Most that may be under way of one.
 pub const ROOM_MAX: u64 = 64 << 20;
+/// What all streams of a session may have beyond what each has at first, before none gets more: readers that stop leave the gateway with all of it.
+const WIDE_MAX: u64 = 512 << 20;
 /// Ends of room that are kept in mind.
 const ENDS: usize = 16;
 /// Of a stream that begins while the gateway holds much already.
@@ -16,6 +18,22 @@ pub const ROOM_SCARCE: u64 = (64 << 10) - 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Broken(pub &'static str);
+
+/// What all streams of a session may have under way beyond [`ROOM`].
+#[derive(Debug, Default)]
+pub struct Wide(u64);
+
+impl Wide {
+    /// What one with such a window may have at most, which may have `most` by itself.
+    pub fn most(&self, window: u64, most: u64) -> u64 {
+        if self.0 < WIDE_MAX { most } else { most.min(window.max(ROOM)) }
+    }
+
+    /// A stream's window was so large, and is now.
+    pub fn changed(&mut self, was: u64, is: u64) {
+        self.0 = (self.0 + is.saturating_sub(ROOM)).saturating_sub(was.saturating_sub(ROOM));
+    }
+}
 
 /// What is sent to the other gateway.
 #[derive(Debug)]
@@ -216,6 +234,11 @@ impl<P: Piece> Incoming<P> {
         Some(self.upto)
     }
 
+    /// How many bytes may be under way.
+    pub fn window(&self) -> u64 {
+        self.window
+    }
+
     /// Whether all has come and was given on.
     pub fn is_over(&self) -> bool {
         self.total == Some(self.taken)
@@ -316,6 +339,24 @@ mod tests {
         let (got, window) = carried(300, 1 << 20, usize::MAX);
         assert!(got > 290 * (1 << 20) && window == ROOM, "there is room enough: {got}, {window}");
         assert_eq!(carried(300, 2 << 20, 1000).1, ROOM, "a program that takes little");
+    }
+
+    #[test]
+    fn all_streams_together_get_so_much_and_who_has_it_keeps_it() {
+        let mut wide = Wide::default();
+        for streams in 0..8 {
+            assert_eq!(wide.most(ROOM, ROOM_MAX), ROOM_MAX, "{streams}");
+            wide.changed(ROOM, ROOM_MAX);
+            wide.changed(0, ROOM_SCARCE);
+        }
+        wide.changed(ROOM, 2 * ROOM + ROOM_MAX);
+        assert_eq!(
+            [ROOM_SCARCE, ROOM, ROOM_MAX].map(|window| wide.most(window, ROOM_MAX)),
+            [ROOM, ROOM, ROOM_MAX]
+        );
+        assert_eq!(wide.most(ROOM_MAX, ROOM_SCARCE), ROOM_SCARCE, "other bounds stay");
+        wide.changed(ROOM_MAX, 0);
+        assert_eq!(wide.most(ROOM, ROOM_MAX), ROOM_MAX, "one has ended");
     }
 
     proptest! {

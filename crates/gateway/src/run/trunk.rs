@@ -21,7 +21,7 @@ use super::stream::{Phase, Received, Stream};
 use crate::classes::{Kind, Shares};
 use crate::config::{self, Way};
 use crate::error::Error;
-use crate::flow::Broken;
+use crate::flow::{self, Broken};
 use crate::net;
 use crate::site;
 use crate::wire::{Hello, MESSAGE_MAX, Message, Reason, TAG, VERSION};
@@ -133,6 +133,7 @@ pub struct Trunk {
     turns: u32,
     touched: Vec<u64>,
     held: u64,
+    wide: flow::Wide,
     said_here: Instant,
     /// How much is still to be sent so that the way is known, and until when.
     warm: (usize, Instant),
@@ -190,6 +191,7 @@ impl Trunk {
             turns: 0,
             touched: Vec::new(),
             held: 0,
+            wide: flow::Wide::default(),
             said_here: Instant::now(),
             warm: (0, Instant::now()),
             filler: Message::Here { filler: READ }.to_bytes().into(),

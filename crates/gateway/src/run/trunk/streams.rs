@@ -198,6 +198,8 @@ impl Trunk {
         let Some(stream) = self.streams.get_mut(&id).filter(|stream| stream.phase == Phase::Open) else {
             return;
         };
+        let window = stream.incoming.window();
+        let most = self.wide.most(window, most);
         let spare = &mut self.spare_in;
         let keep = |bytes: Vec<u8>| {
             if bytes.capacity() >= MESSAGE_MAX && spare.len() < SPARE {
@@ -209,6 +211,7 @@ impl Trunk {
                 self.counts.received += written as u64;
                 self.held = self.held.saturating_sub(written as u64);
                 let upto = if written > 0 { stream.incoming.take(written, most) } else { None };
+                self.wide.changed(window, stream.incoming.window());
                 stream.end_if_over();
                 let is_over = stream.is_over();
                 self.touched.push(id);
@@ -243,6 +246,7 @@ impl Trunk {
     pub(super) fn drop_stream(&mut self, id: u64, reset: bool, around: &Around) {
         let Some(mut stream) = self.streams.remove(&id) else { return };
         self.held = self.held.saturating_sub(stream.incoming.held());
+        self.wide.changed(stream.incoming.window(), 0);
         match reset {
             true => self.counts.reset += 1,
             false => stream.close_well(),
