@@ -86,6 +86,7 @@ pub(super) struct Warmth {
     loses: bool,
     /// The kernel paces by no more than what was carried, or by less than got through.
     bound: bool,
+    /// By less: not again before BBR has left its first phase, or begun anew.
     slowed: bool,
 }
 
