@@ -235,8 +235,8 @@ pub(super) fn take_beforehand(fd: RawFd, bytes: u64) {
 /// Has the kernel keep up to so many bytes that are not acknowledged, if that is more than it chooses by itself and this user may say so (socket(7),
 /// `SO_SNDBUF` and `SO_SNDBUFFORCE`). How many it keeps then; it doubles what it is told, for what it keeps beside bytes.
 ///
-/// What it may hold of what comes is its own choice: told of a connection that is up, older kernels (before 6.11, and 6.6.48) leave the window as small as
-/// it was at first.
+/// What it may hold of what comes is its own choice: told of a connection that is up (tcp(7) has it told before), older kernels leave the window as small as it
+/// was at first.
 pub(super) fn keep_more(fd: RawFd, bytes: usize) -> usize {
     let last = |text: &str| text.split_whitespace().last().and_then(|last| last.parse().ok());
     let setting = |name| {

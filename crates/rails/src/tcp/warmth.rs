@@ -117,6 +117,7 @@ impl Warmth {
         let lost_before = std::mem::replace(&mut self.loses, seen.loses);
         // before the first acknowledgement BBR knows nothing
         let in_startup = seen.gains.0 > STARTUP || seen.rate == 0;
+        // what got through is counted, so that a look now and then does
         let much = (seen.waits || seen.refused) && !narrow && gap <= 4 * LOOK.max(seen.rtt);
         if !(in_startup && much) {
             self.first = None;
@@ -176,7 +177,7 @@ impl Warmth {
         let carried = u128::from(seen.acked.saturating_sub(acked)) * 1_000_000_000 / took.as_nanos().max(1);
         let carried = u64::try_from(carried).unwrap_or(u64::MAX);
         // BBR itself goes on as long as it finds a quarter more; and where much less gets through than it has found there were breaks
-        let ends = seen.rate < faster(rate) && carried > seen.rate / 2 && seen.rtt >= NEAR && carried > 0;
+        let ends = seen.rate < faster(rate) && carried > seen.rate / 2 && seen.rtt >= NEAR;
         if !ends || std::mem::replace(&mut self.slowed, true) {
             return None;
         }
