@@ -75,6 +75,6 @@ pub use polyrail_core::{
 };
 pub use report::{report, report_end};
 pub use worker::{
-    AT_ONCE_MAX, ATOMIC_MAX, Event, EventKind, INJECT_MAX, Idle, Issued, Listener, Nobody, Refused, Rest,
-    User, Worker,
+    AT_ONCE_MAX, ATOMIC_MAX, Event, EventKind, INJECT_MAX, Idle, Issued, Linger, Listener, Nobody, Refused,
+    Rest, User, Worker,
 };

@@ -15,21 +15,22 @@
 //! | value | VALUE...; VALUE_HAD |
 //!
 //! Credit bounds what a peer must keep of unexpected messages: a sender may have [`Route::window`] units unmatched at a
-//! receiver; beyond that it sends RTS, which costs the receiver a table entry and no bytes. So floods slow down, and nothing
-//! blocks or is dropped.
+//! receiver; beyond that it sends RTS, which costs the receiver a table entry and no bytes but those that it asks for early (`pull`). So floods
+//! slow down, and nothing blocks or is dropped.
 //!
 //! What a peer may ask for, and not take the answers to, has bounds, too: see `bounds`.
 //!
 //! Order: EAGER, RTS, PUT, PUT_RTS, GET, ATOMIC and AM carry a per-peer sequence number and take effect in that order,
 //! by whichever rail and in whichever order they arrive; all other frames name their operation and need none.
 //!
-//! Files: `types` words; `peer` per-peer state; `bounds` what it may have outstanding; `send`, `recv`, `rendezvous` messages; `rma`, `target` one-sided operations at
+//! Files: `types` words; `peer` per-peer state; `bounds` what it may have outstanding; `send`, `recv`, `rendezvous`, `pull` messages; `rma`, `target` one-sided operations at
 //! either end; `streams` what leaves in pieces, and whose turn it is; `lend` sends whose bytes lanes keep the place of; `values` the latest value of each tag; `region` keys and bounds. The phases of sends and receives are data, in `phase`.
 
 mod bounds;
 mod lend;
 mod peer;
 mod phase;
+mod pull;
 mod recv;
 mod region;
 mod rendezvous;
@@ -273,6 +274,12 @@ impl<R: Receiver> Engine<R> {
     #[inline]
     pub fn queued(&self, peer: PeerIdx) -> usize {
         self.peers[peer.0 as usize].queued()
+    }
+
+    /// How many sends and one-sided operations of ours at a peer have not ended.
+    #[inline]
+    pub fn under_way(&self, peer: PeerIdx) -> u32 {
+        self.peers[peer.0 as usize].under_way
     }
 
     /// A peer that has something to send and may not have been asked since; each is named until it has nothing left.

@@ -1,6 +1,7 @@
 //! What the engine knows of one peer: sequence numbers, credit, and what waits to leave.
 
 use super::bounds::{Asked, Owed, Settles};
+use super::pull::Pulls;
 use super::streams::Streams;
 use super::types::{Out, PeerIdx};
 use super::values::Values;
@@ -92,6 +93,8 @@ pub(super) struct Peer {
     pub owed: Owed,
     /// Sends and one-sided operations with it that have not ended.
     pub under_way: u32,
+    /// Sends that were and have ended, modulo 2^32.
+    pub ended: u32,
     /// Whether the engine has named it as ready since it was asked.
     pub named: bool,
     /// Its values, where either side has any, or this side's scheme was set.
@@ -114,6 +117,8 @@ pub(super) struct Peer {
     pub unmatched: u32,
     pub consumed: u32,
     pub reported: u32,
+    /// Short messages that it has announced and that were asked for before a receive wanted them (`pull`).
+    pub pulls: Pulls,
     /// Puts that are coming in, in their sender's order.
     pub puts: VecDeque<OpId>,
     /// The one whose next frame is still to come.
@@ -204,11 +209,19 @@ impl Peer {
         self.unmatched <= window
     }
 
-    /// An eager message is matched: its room is free again. The credit to return, when a quarter of the window has gathered.
+    /// An eager message is matched: its room is free again. The credit to return, when a quarter of the window has gathered, or the peer
+    /// has little left.
     #[inline]
     pub fn consume(&mut self, len: u64, window: u32) -> Option<u32> {
         self.unmatched = self.unmatched.wrapping_sub(units(len));
-        self.pass(len, window)
+        let credit = self.pass(len, window);
+        let untold = self.consumed.wrapping_sub(self.reported);
+        let starves = || untold.saturating_add(self.unmatched) > window / 4 * 3;
+        if credit.is_none() && untold > window / 256 && starves() {
+            self.reported = self.consumed;
+            return Some(self.consumed);
+        }
+        credit
     }
 
     /// An eager message came, and was matched at once: as [`Peer::take`] and [`Peer::consume`].

@@ -47,8 +47,10 @@ pub(super) struct RecvOp<R> {
     pub(super) envelope: Option<Envelope>,
     /// The sender's operation: of a rendezvous, or of an eager send that waits for delivery.
     pub(super) sender: Option<OpId>,
-    /// All has come, and is being copied from its stash: whatever becomes of the sender.
-    landing: bool,
+    /// All has come, and is being copied from this stash: whatever becomes of the sender.
+    landing: Option<OpId>,
+    /// It fills this stash: no receive wants the message yet (`pull`).
+    pub(super) pulls: Option<OpId>,
 }
 
 impl<R: Receiver> RecvOp<R> {
@@ -66,8 +68,16 @@ impl<R: Receiver> RecvOp<R> {
             multi: None,
             envelope: None,
             sender: None,
-            landing: false,
+            landing: None,
+            pulls: None,
         }
+    }
+
+    /// One that fills a stash, whatever receive that is for.
+    pub(super) fn pulling(stash: OpId, envelope: Envelope, sender: OpId) -> Self {
+        let (want, room) = (envelope.len, envelope.len);
+        let (envelope, sender, pulls) = (Some(envelope), Some(sender), Some(stash));
+        Self { want, room, envelope, sender, pulls, ..Self::new(None) }
     }
 
     fn is_of(&self, peer: PeerIdx) -> bool {
@@ -93,7 +103,14 @@ struct Multi {
 #[derive(Debug)]
 pub(super) struct Stash {
     from: PeerIdx,
-    kind: StashKind,
+    pub(super) kind: StashKind,
+}
+
+impl Stash {
+    /// It was announced, and nobody has asked for it.
+    pub(super) fn is_announced(&self) -> bool {
+        matches!(self.kind, StashKind::Rts { .. })
+    }
 }
 
 #[derive(Debug)]
@@ -107,6 +124,8 @@ pub(super) enum StashKind {
         ack: Option<OpId>,
         /// The receive that waits until all bytes are here.
         waiting: Option<OpId>,
+        /// It was announced, and asked for early: the sender's operation, which ends with a receive (`pull`).
+        pulled: Option<OpId>,
     },
     Rts {
         envelope: Envelope,
@@ -335,6 +354,9 @@ impl<R: Receiver> Engine<R> {
     #[inline]
     pub(super) fn span(&self, op: OpId, offset: u64, len: u64) -> Span {
         match self.recvs.get(op) {
+            Some(RecvOp { pulls: Some(stash), .. }) => {
+                Span { place: Place::Stash(*stash), offset, len: len as usize }
+            }
             Some(r) => Span { place: Place::Recv(r.buffer), offset: r.base + offset, len: len as usize },
             None => Span { place: Place::Discard, offset: 0, len: len as usize },
         }
@@ -401,7 +423,8 @@ impl<R: Receiver> Engine<R> {
     fn stash_eager(&mut self, envelope: Envelope, ack: Option<OpId>) -> Directive {
         let whole = envelope.len == 0;
         let session = self.peers[envelope.from.0 as usize].session;
-        let kind = StashKind::Eager { envelope, session, handle: None, whole, ack, waiting: None };
+        let kind =
+            StashKind::Eager { envelope, session, handle: None, whole, ack, waiting: None, pulled: None };
         let stash = self.unexpected(envelope, kind);
         if whole {
             self.stashed(stash);
@@ -442,13 +465,16 @@ impl<R: Receiver> Engine<R> {
 
     /// All bytes of an unexpected message are in its stash; with that it is delivered.
     pub(super) fn stashed(&mut self, stash: OpId) {
-        let Some(Stash { kind: StashKind::Eager { whole, waiting, ack, envelope, .. }, .. }) =
+        let Some(Stash { kind: StashKind::Eager { whole, waiting, ack, envelope, pulled, .. }, .. }) =
             self.stashes.get_mut(stash)
         else {
             return;
         };
         *whole = true;
-        let (ack, from, waiting) = (*ack, envelope.from, *waiting);
+        let (ack, from, waiting, pulled) = (*ack, envelope.from, *waiting, *pulled);
+        if let (Some(sender), Some(_)) = (pulled, waiting) {
+            self.end_pulled(from, sender);
+        }
         if let Some(op) = ack {
             self.answer(from, Frame::Ats { op, status: Status::Ok }, Out::Nothing, Settles::Request);
         }
@@ -458,9 +484,12 @@ impl<R: Receiver> Engine<R> {
     }
 
     fn unstash(&mut self, op: OpId, stash: OpId) {
-        self.stashes.remove(stash);
-        let Some(r) = self.recvs.get_mut(op) else { return };
-        r.landing = true;
+        let Some(r) = self.recvs.get_mut(op) else {
+            self.stashes.remove(stash);
+            self.actions.push_back(Action::DropStash(stash));
+            return;
+        };
+        r.landing = Some(stash);
         let want = r.want;
         self.actions.push_back(Action::Unstash { stash, to: self.span(op, 0, want), op });
     }
@@ -472,6 +501,10 @@ impl<R: Receiver> Engine<R> {
 
     /// What [`Action::Unstash`] asked for is done.
     pub fn unstashed(&mut self, op: OpId) {
+        // not before: its place is not another's as long as its bytes are in it
+        if let Some(stash) = self.recvs.get_mut(op).and_then(|r| r.landing.take()) {
+            self.stashes.remove(stash);
+        }
         self.received(op);
     }
 
@@ -479,10 +512,13 @@ impl<R: Receiver> Engine<R> {
     fn take_stash(&mut self, op: OpId, stash: OpId) {
         let Some(s) = self.stashes.get_mut(stash) else { return };
         match &mut s.kind {
-            StashKind::Eager { envelope, session, whole, handle, .. } => {
-                let (envelope, session, whole) = (*envelope, *session, *whole);
+            StashKind::Eager { envelope, session, whole, handle, pulled, .. } => {
+                let (envelope, session, whole, pulled) = (*envelope, *session, *whole, *pulled);
                 *handle = None;
-                self.consume(envelope.from, session, envelope.len);
+                match pulled {
+                    Some(sender) => self.take_pulled(envelope, session, sender, whole),
+                    None => self.consume(envelope.from, session, envelope.len),
+                }
                 let op = self.match_with(op, envelope);
                 self.step_recv(op, RecvEvent::MatchEager);
                 if whole {
@@ -521,6 +557,12 @@ impl<R: Receiver> Engine<R> {
     #[inline]
     pub(super) fn end_recv(&mut self, op: OpId, result: Result<(), Failure>) {
         let Some(r) = self.recvs.remove(op) else { return };
+        if let Some(stash) = r.pulls {
+            // with its peer gone the stash is dropped, too
+            return if result.is_ok() {
+                self.stashed(stash)
+            };
+        }
         let mut released = true;
         let user = if r.buffer == op {
             r.receiver.as_ref().map(R::user)
@@ -558,7 +600,7 @@ impl<R: Receiver> Engine<R> {
                 self.withdraw(tagged, handle, Some(peer), Failure::PeerGone);
             }
         }
-        let of_it = |r: &RecvOp<R>| r.envelope.is_some_and(|e| e.from == peer) && !r.landing;
+        let of_it = |r: &RecvOp<R>| r.envelope.is_some_and(|e| e.from == peer) && r.landing.is_none();
         let gone: Vec<_> = self.recvs.iter().filter(|(_, r)| of_it(r)).map(|(op, _)| op).collect();
         for op in gone {
             self.end_recv(op, Err(Failure::PeerGone));

@@ -2,6 +2,7 @@
 
 use super::bounds::Settles;
 use super::phase::{RECV, RecvEvent};
+use super::pull::is_short;
 use super::recv::StashKind;
 use super::types::{
     Action, After, Directive, Envelope, Failure, Job, Out, PeerIdx, Place, Receiver, Region, Span,
@@ -17,7 +18,12 @@ impl<R: Receiver> Engine<R> {
         match self.take_posted(envelope) {
             Some(op) => self.begin_rendezvous(op, sender, region),
             None => {
-                self.unexpected(envelope, StashKind::Rts { envelope, handle: None, sender, region });
+                let pullable = region.is_none() && is_short(envelope.len);
+                let stash =
+                    self.unexpected(envelope, StashKind::Rts { envelope, handle: None, sender, region });
+                if pullable {
+                    self.may_pull(envelope.from, stash);
+                }
             }
         }
         Directive::Done
@@ -53,7 +59,14 @@ impl<R: Receiver> Engine<R> {
         self.answer(peer, ats, Out::Nothing, Settles::Announced);
     }
 
-    fn ready_to_receive(&mut self, peer: PeerIdx, op: OpId, sender: OpId, len: u64, writable: bool) {
+    pub(super) fn ready_to_receive(
+        &mut self,
+        peer: PeerIdx,
+        op: OpId,
+        sender: OpId,
+        len: u64,
+        writable: bool,
+    ) {
         let frame = Frame::Rtr { op: sender, to: op, len, writable };
         let payload = if writable { Out::Addresses(self.span(op, 0, len)) } else { Out::Nothing };
         self.answer(peer, frame, payload, Settles::Announced);
@@ -92,7 +105,10 @@ impl<R: Receiver> Engine<R> {
         if r.got == r.want
             && let Some(sender) = r.sender
         {
-            self.control(peer, Frame::Ats { op: sender, status: Status::Ok }, Out::Nothing);
+            // of one that was asked for early the sender hears when a receive has it
+            if r.pulls.is_none() {
+                self.control(peer, Frame::Ats { op: sender, status: Status::Ok }, Out::Nothing);
+            }
             self.step_recv(op, RecvEvent::LastFragment);
         }
     }

@@ -83,6 +83,12 @@ impl<R: Receiver> Engine<R> {
         p.connected && len <= p.route.eager_max as u64 && !p.has_credit(len)
     }
 
+    /// Another number whenever the peer has taken messages: the units of credit that it has returned, and sends that have ended, modulo 2^32.
+    pub fn taken(&self, peer: PeerIdx) -> u32 {
+        let p = &self.peers[peer.0 as usize];
+        p.returned.wrapping_add(p.ended)
+    }
+
     /// Sends a message; its bytes are in the driver's hands under the name returned, until [`Completion::Send`].
     pub fn send(&mut self, peer: PeerIdx, message: Message) -> OpId {
         let op = self.sends.insert(SendOp {
@@ -308,7 +314,9 @@ impl<R: Receiver> Engine<R> {
             if phase == SendPhase::Lent {
                 self.end_loan(message.len);
             }
-            self.peers[peer.0 as usize].under_way -= 1;
+            let p = &mut self.peers[peer.0 as usize];
+            p.under_way -= 1;
+            p.ended = p.ended.wrapping_add(1);
             self.actions.push_back(Action::Complete(Completion::Send { op, peer, result }));
         }
     }

@@ -413,9 +413,13 @@ impl Node {
 
     fn make_stash(&mut self, peer: PeerIdx, span: Span) {
         if let Place::Stash(stash) = span.place {
-            let room = self.room(span.len as u64);
+            if self.stashed.contains_key(&stash) {
+                return;
+            }
+            let len = self.engine.stash_len(stash).expect("it is to be filled");
+            let room = self.room(len);
             self.memory.put(span.place, room, 0, 1);
-            self.stashed.insert(stash, (peer, span.len as u64));
+            self.stashed.insert(stash, (peer, len));
             let there: u64 = self.stashed.values().filter(|(of, _)| *of == peer).map(|(_, len)| len).sum();
             let most = self.most_stashed.entry(peer).or_default();
             *most = there.max(*most);

@@ -142,18 +142,19 @@ fn announced_messages_are_not_held_back() {
     for scheme in SCHEMES {
         let mut world = bounded(&join(scheme), 2);
         world.bound(Bounds { announced: 1001, ..FEW });
+        const LEN: u64 = 20_000;
         let long = Message { delivery: Delivery::Matched, ..message(1) };
         for id in 0..1000 {
-            world.send(0, 1, long, pattern(id, 200));
+            world.send(0, 1, long, pattern(id, LEN));
         }
-        world.send(0, 1, message(2), pattern(7, 200));
-        let wanted = world.recv(1, filter(None, 2), 200);
+        world.send(0, 1, message(2), pattern(7, LEN));
+        let wanted = world.recv(1, filter(None, 2), LEN);
         world.run();
         let got = |what: &What| matches!(what, What::Received { op, result: Ok(()), .. } if *op == wanted);
         assert!(world.node(1).events.iter().any(|event| got(&event.what)), "{scheme:?}");
         assert_eq!(world.node(1).engine.owed(PeerIdx(0)).announced, 1000);
         for _ in 0..1000 {
-            world.recv(1, any_tag(), 200);
+            world.recv(1, any_tag(), LEN);
         }
         world.run();
         assert_clean(&world, 2);

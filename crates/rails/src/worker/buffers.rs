@@ -267,6 +267,11 @@ impl<T> Table<T> {
         }
     }
 
+    /// Whether some operation's is such.
+    pub fn any(&self, is: impl Fn(&T) -> bool) -> bool {
+        self.slots.iter().any(|(_, buf)| buf.as_ref().is_some_and(&is))
+    }
+
     #[inline]
     pub fn take(&mut self, op: OpId) -> Option<T> {
         match self.slots.get_mut(op.slot as usize) {
@@ -354,11 +359,12 @@ impl Buffers {
     /// Copies the first `span.len` bytes of a payload to their place, which is no receive's.
     pub fn fill(&mut self, span: Span, payload: Payload) {
         if let Place::Stash(op) = span.place {
-            // a new stash: it gets exactly what came
-            let stash = self.spare.take(payload.len());
-            // SAFETY: fresh memory of that length.
-            unsafe { payload.copy_to(0, stash.memory().base, payload.len()) };
-            self.stashes.put(op, stash);
+            let Some(stash) = self.stashes.get(op).map(Owned::memory) else { return };
+            let offset = span.offset as usize;
+            if stash.len.checked_sub(offset).is_some_and(|room| span.len <= room) {
+                // SAFETY: inside memory that is ours, and no payload's.
+                unsafe { payload.copy_to(0, stash.base.add(offset), span.len) };
+            }
             return;
         }
         let mut pieces = Vec::new();

@@ -215,8 +215,7 @@ impl<L: Listener> Inbound<'_, L> {
             Frame::Eager { .. } | Frame::Frag { .. } | Frame::Put { .. } | Frame::GetData { .. } => {
                 match self.core.engine.on_frame(peer, &frame, len, None) {
                     Directive::Place(span @ Span { place: Place::Stash(stash), .. }, after) => {
-                        let memory = self.core.bufs.spare.take(len);
-                        self.core.bufs.stashes.put(stash, memory);
+                        self.core.make_stash(stash, len);
                         (Incoming::Direct(after), span)
                     }
                     Directive::Place(span, after) if span.len == len => (Incoming::Direct(after), span),
@@ -267,8 +266,7 @@ impl<L: Listener> Sink for Inbound<'_, L> {
             self.core.asks = true;
             if let Incoming::Direct(after) = incoming {
                 self.core.fill(span, payload);
-                self.core.engine.placed(peer, after);
-                return self.core.carry_out();
+                return self.core.engine.placed(peer, after);
             }
             return self.finish(peer, link, incoming, payload.to_vec().into());
         }
@@ -313,7 +311,6 @@ impl<L: Listener> Sink for Inbound<'_, L> {
         let Some((incoming, ..)) = info.incoming.take() else { return };
         if let Incoming::Direct(after) = incoming {
             self.core.engine.placed(peer, after);
-            self.core.carry_out();
             return self.catch_up();
         }
         let bytes = self.core.bufs.scratch.remove(&scratch_place((self.rail, link))).unwrap_or_default();
@@ -336,8 +333,7 @@ impl<L: Listener> Sink for Inbound<'_, L> {
 }
 
 impl Core {
-    /// Does what the engine asks for. Where a payload that came in parts is complete this cannot wait: a stash that a receive has
-    /// taken is free, and the next message may be given its place before its bytes have left it.
+    /// Does what the engine asks for.
     #[cold]
     fn carry_out(&mut self) {
         while let Some(action) = self.engine.poll_action() {

@@ -6,7 +6,7 @@
 //!
 //! Files: `ops` what users ask and `outcome` what they hear; `state` what frames act on; `outbound` engine to rails; `direct` memory to memory; `inbound` rails to engine; `buffers` names to addresses; `connect`
 //! from what `crate::wireup` agreed with peers to links; `lanes` several of them to one peer; `events` what is told of all this, `top` to whom asks; `closing` the end of peers and of the endpoint, `forget` what is kept of those that went; `idle` what
-//! polling in vain does, `between` what the caller does meanwhile, `clock` how long it had to wait for a processor; `turns` which rails are looked at; `values` the asynchronous scheme.
+//! polling in vain does, `between` what the caller does meanwhile, `clock` how long it had to wait for a processor; `turns` which rails are looked at; `pace` how fast who only sends may do so; `values` the asynchronous scheme.
 
 mod between;
 mod buffers;
@@ -23,6 +23,7 @@ mod ops;
 mod outbound;
 mod outcome;
 mod outlet;
+mod pace;
 mod spare;
 mod state;
 mod top;
@@ -31,6 +32,7 @@ mod values;
 
 pub use crate::wireup::Strangers;
 pub use buffers::User;
+pub use closing::Linger;
 pub use idle::{
     Idle, Rest, asking, is_asleep_elsewhere, is_looked_in, look_in, look_in_no_more, sleep_between,
     sleep_no_more, wake_sleepers,
@@ -640,16 +642,15 @@ impl Worker {
         self.all_quiet()
     }
 
-    /// Ends the endpoint in good order: what was sent leaves, waiting at most `linger`; peers are told; operations that are
+    /// Ends the endpoint in good order: what was sent leaves, as long as [`Linger`] waits for that; peers are told; operations that are
     /// still open come to nothing. Dropping a worker closes it with the linger time of its settings.
-    pub fn close(&mut self, linger: Duration) {
-        let deadline = Instant::now() + linger;
-        self.say_bye(deadline);
+    pub fn close(&mut self, linger: Linger) {
+        self.say_bye(linger);
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.close(self.config.linger);
+        self.close(Linger::new(self.config.linger));
     }
 }

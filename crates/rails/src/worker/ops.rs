@@ -8,6 +8,7 @@ use polyrail_core::frame::{AtomicCode, AtomicKind, Frame, Matching, OpId, PlainE
 use polyrail_core::proto::{
     Access, Delivery, Envelope, Filter, KeyTaken, Message, PartSpec, PeerIdx, Registered, RmaKind,
 };
+use std::time::Instant;
 
 /// Longest payload that is sent without an operation to remember, because the rail copies what it cannot send at once.
 const SHORT: u64 = 8 << 10;
@@ -201,7 +202,10 @@ impl Worker {
         if unsafe { self.send_or_hear(to, &message, iov) } {
             return Ok(());
         }
-        if self.core.engine.queued(to) >= QUEUE_MAX {
+        self.room_for(to)?;
+        let Core { engine, peers, .. } = &mut self.core;
+        let lacks = engine.lacks_credit(to, message.len).then(|| engine.taken(to));
+        if !peers[to.0 as usize].pace.may_copy(self.rounds, lacks, Instant::now) {
             return Err(Refused::Again);
         }
         // no credit, or something waits before it: a copy waits too, so that order and the caller's time are kept
@@ -412,7 +416,10 @@ impl Worker {
     }
 
     fn room_for(&mut self, to: PeerIdx) -> Result<(), Refused> {
-        if self.core.engine.queued(to) >= QUEUE_MAX { Err(Refused::Again) } else { Ok(()) }
+        let Core { engine, peers, .. } = &mut self.core;
+        let has_room = engine.queued(to) < QUEUE_MAX
+            && peers[to.0 as usize].pace.has_room(engine.under_way(to), Instant::now);
+        if has_room { Ok(()) } else { Err(Refused::Again) }
     }
 
     /// After an operation was queued: connects on first use, and sends what can be sent.

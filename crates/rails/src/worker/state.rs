@@ -3,13 +3,14 @@
 use super::buffers::{Buffers, Engine, Named, Owned, scratch_place};
 use super::inbound::{Incoming, LinkInfo};
 use super::lanes::{LaneNews, Lanes};
+use super::pace::Pace;
 use super::{Counts, Event, Handler};
 use crate::list::RailId;
 use crate::rail::direct::Transfer;
 use crate::rail::{Down, Payload, Place, Span};
 use crate::set::RailLink;
 use polyrail_core::cost::Explanation;
-use polyrail_core::frame::Frame;
+use polyrail_core::frame::{Frame, OpId};
 use polyrail_core::proto::{PeerIdx, REORDER_BYTES};
 use polyrail_core::session::Partial;
 use polyrail_core::wire::{Address, PeerId};
@@ -70,6 +71,8 @@ pub(super) struct PeerInfo {
     pub(super) held: usize,
     /// Bytes that were read from its memory directly, and that were written to it.
     pub(super) direct: (u64, u64),
+    /// How fast it may be sent messages.
+    pub(super) pace: Pace,
     /// How often it is among the callers that went.
     pub(super) went: u32,
     /// It is among those whose numbers are to be freed.
@@ -97,6 +100,7 @@ impl PeerInfo {
             why: None,
             held: 0,
             direct: (0, 0),
+            pace: Pace::default(),
             went: 0,
             to_free: false,
         }
@@ -158,10 +162,27 @@ impl Core {
         Named { engine: &self.engine, bufs: &self.bufs }
     }
 
+    /// Memory for a message that no receive waits for, of which so many bytes come now; what comes in several parts has it from the first.
+    pub(super) fn make_stash(&mut self, stash: OpId, len: usize) {
+        if self.bufs.stashes.get(stash).is_none() {
+            let whole = self.engine.stash_len(stash).map_or(len, |whole| whole as usize);
+            let memory = self.bufs.spare.take(whole);
+            self.bufs.stashes.put(stash, memory);
+        }
+    }
+
     /// Copies the first `span.len` bytes of a payload to their place.
     #[inline]
     pub(super) fn fill(&mut self, span: Span, payload: Payload) {
-        let Place::Recv(op) = span.place else { return self.bufs.fill(span, payload) };
+        let op = match span.place {
+            Place::Recv(op) => op,
+            place => {
+                if let Place::Stash(stash) = place {
+                    self.make_stash(stash, span.len);
+                }
+                return self.bufs.fill(span, payload);
+            }
+        };
         if let Some(posted) = self.engine.receiver(op) {
             posted.fill(span.offset, span.len, payload);
         }

@@ -20,10 +20,10 @@ use std::fmt::Display;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use polyrail_rails::list::Reach;
-use polyrail_rails::{Config, Error, Worker};
+use polyrail_rails::{Config, Error, Linger, Worker};
 
 use super::{Object, head, mr};
 use crate::address::{Format, Source};
@@ -323,12 +323,12 @@ fn is_only_thread() -> bool {
     std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() <= 1 + threads::ours())
 }
 
-/// Closes a worker once all that it sent has arrived, or the time is over. The peers that must answer may live in this very
+/// Closes a worker once all that it sent has arrived, or the time is over ([`Linger`]). The peers that must answer may live in this very
 /// process, and only this thread may be there to make progress for them.
 fn part(mut worker: Worker, own: &Arc<Domain>) {
-    let deadline = Instant::now() + own.is.config.linger;
+    let mut linger = Linger::new(own.is.config.linger);
     let alone = is_only_thread();
-    while !worker.is_quiet() && Instant::now() < deadline {
+    while !worker.is_quiet() && linger.goes_on(&worker) {
         let mut moved = worker.progress() > 0;
         while worker.next_event().is_some() {}
         for domain in registry::open_domains() {
@@ -341,9 +341,8 @@ fn part(mut worker: Worker, own: &Arc<Domain>) {
             std::thread::sleep(Duration::from_micros(50));
         }
     }
-    let left = deadline.saturating_duration_since(Instant::now());
     if let Err(why) = polyrail_rails::report_end(|| worker.snapshot().carried()) {
         log!(FI_LOG_WARN, FI_LOG_EP_CTRL, "polyrail run cannot be told what went by this endpoint: {why}");
     }
-    worker.close(left);
+    worker.close(linger);
 }
