@@ -228,7 +228,10 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ),
     ("CONNECT_TIMEOUT", "seconds that it may take to reach a peer's host and port (default 10)"),
     ("ANSWER_TIMEOUT", "seconds that a peer that was reached may compute before it answers (default 600)"),
-    ("LINGER", "seconds that an orderly close waits for what is still to be sent (default 5)"),
+    (
+        "LINGER",
+        "seconds that an orderly close waits for what is still to be sent (default 5), and for short messages that count as sent as long as their receiver is busy otherwise; 0: it does not wait",
+    ),
     ("LANES", "most network connections to one peer (default 16)"),
     (
         "CONNECTIONS",

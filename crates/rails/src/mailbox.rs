@@ -6,7 +6,7 @@
 use crate::config::Config;
 use crate::error::Error;
 use crate::rail::RawIov;
-use crate::worker::{Event, EventKind, Handler, Issued, Linger, Refused, User, Worker};
+use crate::worker::{Event, EventKind, Handler, Issued, Refused, User, Worker};
 pub use crate::worker::{PutError, Scheme, Taken};
 use polyrail_core::frame::{Matching, OpId};
 use polyrail_core::proto::{Delivery, Failure, Filter, PeerIdx};
@@ -210,9 +210,9 @@ impl Mailbox {
         self.worker.release(peer);
     }
 
-    /// As [`Worker::close`]; mailboxes inject nothing.
+    /// As [`Worker::close`].
     pub fn close(&mut self, linger: Duration) {
-        self.worker.close(Linger::new(linger));
+        self.worker.close(linger);
     }
 
     /// Sleeps until there may be something to do, at most so long. Progress and ends come by [`Mailbox::progress`] and

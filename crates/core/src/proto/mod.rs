@@ -276,12 +276,6 @@ impl<R: Receiver> Engine<R> {
         self.peers[peer.0 as usize].queued()
     }
 
-    /// How many sends and one-sided operations of ours at a peer have not ended.
-    #[inline]
-    pub fn under_way(&self, peer: PeerIdx) -> u32 {
-        self.peers[peer.0 as usize].under_way
-    }
-
     /// A peer that has something to send and may not have been asked since; each is named until it has nothing left.
     #[inline]
     pub fn poll_ready(&mut self) -> Option<PeerIdx> {

@@ -93,8 +93,6 @@ pub(super) struct Peer {
     pub owed: Owed,
     /// Sends and one-sided operations with it that have not ended.
     pub under_way: u32,
-    /// Sends that were and have ended, modulo 2^32.
-    pub ended: u32,
     /// Whether the engine has named it as ready since it was asked.
     pub named: bool,
     /// Its values, where either side has any, or this side's scheme was set.
@@ -209,26 +207,21 @@ impl Peer {
         self.unmatched <= window
     }
 
-    /// An eager message is matched: its room is free again. The credit to return, when a quarter of the window has gathered, or the peer
-    /// has little left.
+    /// An eager message is matched: its room is free again. The credit to return, when a quarter of the window has gathered, or some and
+    /// the peer has little left.
     #[inline]
     pub fn consume(&mut self, len: u64, window: u32) -> Option<u32> {
         self.unmatched = self.unmatched.wrapping_sub(units(len));
-        let credit = self.pass(len, window);
-        let untold = self.consumed.wrapping_sub(self.reported);
-        let starves = || untold.saturating_add(self.unmatched) > window / 4 * 3;
-        if credit.is_none() && untold > window / 256 && starves() {
-            self.reported = self.consumed;
-            return Some(self.consumed);
-        }
-        credit
+        self.pass(len, window)
     }
 
     /// An eager message came, and was matched at once: as [`Peer::take`] and [`Peer::consume`].
     #[inline(always)]
     pub fn pass(&mut self, len: u64, window: u32) -> Option<u32> {
         self.consumed = self.consumed.wrapping_add(units(len));
-        if self.consumed.wrapping_sub(self.reported) < window / 4 {
+        let untold = self.consumed.wrapping_sub(self.reported);
+        let starves = untold > window / 256 && untold.wrapping_add(self.unmatched) > window / 4 * 3;
+        if untold < window / 4 && !starves {
             return None;
         }
         self.reported = self.consumed;

@@ -18,8 +18,9 @@ const SHORT: u64 = 8 << 10;
 /// So many names of messages are kept before it is looked which still wait.
 const FEW: usize = 1 << 10;
 
-pub(super) fn is_short(len: u64) -> bool {
-    (1..=SHORT).contains(&len)
+/// Whether there is room for a message of so many bytes, if there is nothing else.
+pub(super) fn is_short(len: u64, window: u32) -> bool {
+    (1..=SHORT).contains(&len) && units(len) <= window / 2
 }
 
 /// What is fetched of one peer's.
@@ -44,7 +45,7 @@ impl<R: Receiver> Engine<R> {
     }
 
     /// Asks for as many as there is room for.
-    fn pull(&mut self, peer: PeerIdx) {
+    pub(super) fn pull(&mut self, peer: PeerIdx) {
         loop {
             let p = &mut self.peers[peer.0 as usize];
             let Some(&stash) = p.pulls.waiting.front() else { return };

@@ -537,6 +537,7 @@ impl<R: Receiver> Engine<R> {
                 self.stashes.remove(stash);
                 let op = self.match_with(op, envelope);
                 self.begin_rendezvous(op, sender, region);
+                self.pull(envelope.from);
             }
             StashKind::Result => {}
         }
@@ -627,6 +628,8 @@ impl<R: Receiver> Engine<R> {
         let (mut whole, mut lost) = (Vec::new(), Vec::new());
         for (stash, s) in self.stashes.iter().filter(|(_, s)| s.from == peer) {
             match &s.kind {
+                // its sender was not told that it has arrived
+                StashKind::Eager { pulled: Some(_), handle: Some(_), .. } => lost.push(stash),
                 StashKind::Eager { whole: true, handle: Some(handle), session, envelope, .. } => {
                     whole.push((*session, *handle, envelope.len, stash));
                 }

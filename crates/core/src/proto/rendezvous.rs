@@ -18,7 +18,7 @@ impl<R: Receiver> Engine<R> {
         match self.take_posted(envelope) {
             Some(op) => self.begin_rendezvous(op, sender, region),
             None => {
-                let pullable = region.is_none() && is_short(envelope.len);
+                let pullable = region.is_none() && is_short(envelope.len, self.config.window);
                 let stash =
                     self.unexpected(envelope, StashKind::Rts { envelope, handle: None, sender, region });
                 if pullable {

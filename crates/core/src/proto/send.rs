@@ -83,10 +83,9 @@ impl<R: Receiver> Engine<R> {
         p.connected && len <= p.route.eager_max as u64 && !p.has_credit(len)
     }
 
-    /// Another number whenever the peer has taken messages: the units of credit that it has returned, and sends that have ended, modulo 2^32.
-    pub fn taken(&self, peer: PeerIdx) -> u32 {
-        let p = &self.peers[peer.0 as usize];
-        p.returned.wrapping_add(p.ended)
+    /// How much credit the peer has returned, in units, modulo 2^32.
+    pub fn credit_returned(&self, peer: PeerIdx) -> u32 {
+        self.peers[peer.0 as usize].returned
     }
 
     /// Sends a message; its bytes are in the driver's hands under the name returned, until [`Completion::Send`].
@@ -314,9 +313,7 @@ impl<R: Receiver> Engine<R> {
             if phase == SendPhase::Lent {
                 self.end_loan(message.len);
             }
-            let p = &mut self.peers[peer.0 as usize];
-            p.under_way -= 1;
-            p.ended = p.ended.wrapping_add(1);
+            self.peers[peer.0 as usize].under_way -= 1;
             self.actions.push_back(Action::Complete(Completion::Send { op, peer, result }));
         }
     }

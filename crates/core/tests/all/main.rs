@@ -18,6 +18,7 @@ mod engine_hostile;
 mod engine_lend;
 mod engine_messages;
 mod engine_peers;
+mod engine_pull;
 mod engine_random;
 mod engine_support;
 mod engine_values;

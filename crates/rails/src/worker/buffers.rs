@@ -267,11 +267,6 @@ impl<T> Table<T> {
         }
     }
 
-    /// Whether some operation's is such.
-    pub fn any(&self, is: impl Fn(&T) -> bool) -> bool {
-        self.slots.iter().any(|(_, buf)| buf.as_ref().is_some_and(&is))
-    }
-
     #[inline]
     pub fn take(&mut self, op: OpId) -> Option<T> {
         match self.slots.get_mut(op.slot as usize) {

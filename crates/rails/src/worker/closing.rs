@@ -9,47 +9,7 @@ use polyrail_core::frame::Frame;
 use polyrail_core::proto::PeerIdx;
 use std::time::{Duration, Instant};
 
-/// How long a close waits for what was sent.
-///
-/// Whoever waits for the end of a send has himself to blame where he closes before. But an injected message counts as sent at once, also
-/// one that is kept here until its receiver wants it: it is waited for as long as its receiver lives.
-#[derive(Debug)]
-pub struct Linger {
-    time: Duration,
-    until: Instant,
-    /// When it is looked next whether such messages are kept.
-    look: Instant,
-}
-
-impl Linger {
-    /// So often.
-    const LOOK: Duration = Duration::from_millis(20);
-
-    /// For so long, from now, or from the last such message on. Zero: not at all.
-    pub fn new(time: Duration) -> Self {
-        let now = Instant::now();
-        Self { time, until: now + time, look: now }
-    }
-
-    /// Whether to wait on.
-    pub fn goes_on(&mut self, worker: &Worker) -> bool {
-        let now = Instant::now();
-        if now >= self.look {
-            self.look = now + Self::LOOK;
-            if worker.keeps_copies() {
-                self.until = now + self.time;
-            }
-        }
-        now < self.until
-    }
-}
-
 impl Worker {
-    /// Whether messages are here that count as sent.
-    fn keeps_copies(&self) -> bool {
-        self.core.bufs.sends.any(|buf| buf.user.flags == Self::SILENT)
-    }
-
     /// The peer is lost: every operation with it ends.
     pub(super) fn gone(&mut self, peer: PeerIdx, why: String) {
         let info = &mut self.core.peers[peer.0 as usize];
@@ -112,19 +72,18 @@ impl Worker {
         }
     }
 
-    /// Says goodbye to all peers once what was sent has left, or when [`Linger`] says so.
-    pub(super) fn say_bye(&mut self, mut linger: Linger) {
+    /// Says goodbye to all peers once what was sent has left, or at the deadline.
+    pub(super) fn say_bye(&mut self, deadline: Instant) {
         if self.wireup.closing {
             return;
         }
         self.config.yielding = true;
-        while !self.all_quiet() && linger.goes_on(self) {
+        while Instant::now() < deadline && !self.all_quiet() {
             if self.progress() == 0 {
                 std::thread::sleep(Duration::from_micros(50));
             }
         }
         self.wireup.closing = true;
-        let deadline = linger.until;
         let mut links = Vec::new();
         for info in &self.core.peers {
             match &info.lanes {

@@ -5,7 +5,7 @@
 //! called, but that a message without credit looks whether memory has some; who wants to sleep asks [`Worker::arm`] and then waits for [`Worker::wait_fd`].
 //!
 //! Files: `ops` what users ask and `outcome` what they hear; `state` what frames act on; `outbound` engine to rails; `direct` memory to memory; `inbound` rails to engine; `buffers` names to addresses; `connect`
-//! from what `crate::wireup` agreed with peers to links; `lanes` several of them to one peer; `events` what is told of all this, `top` to whom asks; `closing` the end of peers and of the endpoint, `forget` what is kept of those that went; `idle` what
+//! from what `crate::wireup` agreed with peers to links; `lanes` several of them to one peer; `events` what is told of all this, `top` to whom asks; `closing` the end of peers and of the endpoint, `linger` how long that waits, `forget` what is kept of those that went; `idle` what
 //! polling in vain does, `between` what the caller does meanwhile, `clock` how long it had to wait for a processor; `turns` which rails are looked at; `pace` how fast who only sends may do so; `values` the asynchronous scheme.
 
 mod between;
@@ -19,6 +19,7 @@ mod forget;
 mod idle;
 mod inbound;
 mod lanes;
+mod linger;
 mod ops;
 mod outbound;
 mod outcome;
@@ -32,12 +33,12 @@ mod values;
 
 pub use crate::wireup::Strangers;
 pub use buffers::User;
-pub use closing::Linger;
 pub use idle::{
     Idle, Rest, asking, is_asleep_elsewhere, is_looked_in, look_in, look_in_no_more, sleep_between,
     sleep_no_more, wake_sleepers,
 };
 pub use lanes::{LaneReport, PathReport, Paths};
+pub use linger::Linger;
 pub use ops::{AT_ONCE_MAX, ATOMIC_MAX, INJECT_MAX};
 pub use outcome::{Counts, Event, EventKind, Issued, Listener, Nobody, Refused};
 pub use polyrail_core::values::{PutError, Scheme, Taken};
@@ -102,6 +103,8 @@ pub struct Worker {
     next_look: Instant,
     /// The caller may have slept until then.
     slept: bool,
+    /// A user was told to make progress first, and has not made any.
+    refused: bool,
 }
 
 impl Worker {
@@ -173,6 +176,7 @@ impl Worker {
             wide: Vec::new(),
             next_look: Instant::now(),
             slept: false,
+            refused: false,
             idle: Idle::new(config.yielding, config.sleep_after),
             notes: Notes::new(config.log.as_ref()),
             config,
@@ -598,7 +602,10 @@ impl Worker {
             self.copy_lent(true);
         }
         self.rails.flush(&self.core.bufs);
-        let nothing = self.core.events.is_empty() && self.core.transfers == 0 && !self.core.has_news();
+        // whoever waits to send goes on by progress, which need not be woken by anything
+        let waits = std::mem::take(&mut self.refused);
+        let nothing =
+            !waits && self.core.events.is_empty() && self.core.transfers == 0 && !self.core.has_news();
         let sleeps = nothing && self.rails.arm();
         if sleeps {
             self.stir();
@@ -642,15 +649,16 @@ impl Worker {
         self.all_quiet()
     }
 
-    /// Ends the endpoint in good order: what was sent leaves, as long as [`Linger`] waits for that; peers are told; operations that are
-    /// still open come to nothing. Dropping a worker closes it with the linger time of its settings.
-    pub fn close(&mut self, linger: Linger) {
-        self.say_bye(linger);
+    /// Ends the endpoint in good order: what was sent leaves, waiting at most `linger` (who is to wait longer asks [`Linger`] before); peers are
+    /// told; operations that are still open come to nothing. Dropping a worker closes it with the linger time of its settings.
+    pub fn close(&mut self, linger: Duration) {
+        let deadline = Instant::now() + linger;
+        self.say_bye(deadline);
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.close(Linger::new(self.config.linger));
+        self.close(self.config.linger);
     }
 }

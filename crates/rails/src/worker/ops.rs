@@ -19,6 +19,8 @@ pub const AT_ONCE_MAX: usize = crate::primitive::SHORT;
 pub const INJECT_MAX: usize = 16 << 10;
 /// Most bytes of operands and comparands together, and of results, that an atomic operation may have.
 pub const ATOMIC_MAX: usize = 16 << 10;
+/// Longest message that waits for credit before it goes another way, in bytes.
+const PATIENT: u64 = 2 << 10;
 /// How many operations may wait for one peer before the caller is told to come again.
 const QUEUE_MAX: usize = 4096;
 
@@ -161,7 +163,7 @@ impl Worker {
     /// Sends a message of at most [`INJECT_MAX`] bytes; the memory may be reused on return and no event follows.
     ///
     /// # Errors
-    /// [`Refused::Again`] when there is no room, or no connection yet: make progress and try again. [`Refused::Gone`] when
+    /// [`Refused::Again`] when there is no room, or no connection yet, or when the peer keeps up no longer: make progress and try again. [`Refused::Gone`] when
     /// the peer cannot be reached.
     ///
     /// # Safety
@@ -203,11 +205,7 @@ impl Worker {
             return Ok(());
         }
         self.room_for(to)?;
-        let Core { engine, peers, .. } = &mut self.core;
-        let lacks = engine.lacks_credit(to, message.len).then(|| engine.taken(to));
-        if !peers[to.0 as usize].pace.may_copy(self.rounds, lacks, Instant::now) {
-            return Err(Refused::Again);
-        }
+        self.may_copy(to, message.len)?;
         // no credit, or something waits before it: a copy waits too, so that order and the caller's time are kept
         let op = self.core.engine.send(to, message);
         // SAFETY: our caller's word.
@@ -416,10 +414,17 @@ impl Worker {
     }
 
     fn room_for(&mut self, to: PeerIdx) -> Result<(), Refused> {
+        if self.core.engine.queued(to) >= QUEUE_MAX { Err(Refused::Again) } else { Ok(()) }
+    }
+
+    /// Whether a message that cannot leave at once may be copied, and then it is.
+    fn may_copy(&mut self, to: PeerIdx, len: u64) -> Result<(), Refused> {
         let Core { engine, peers, .. } = &mut self.core;
-        let has_room = engine.queued(to) < QUEUE_MAX
-            && peers[to.0 as usize].pace.has_room(engine.under_way(to), Instant::now);
-        if has_room { Ok(()) } else { Err(Refused::Again) }
+        // credit for longer ones may come in smaller pieces, which others take
+        let lacks = (len <= PATIENT && engine.lacks_credit(to, len)).then(|| engine.credit_returned(to));
+        let may = peers[to.0 as usize].pace.may_copy(self.rounds, lacks, Instant::now());
+        self.refused |= !may;
+        if may { Ok(()) } else { Err(Refused::Again) }
     }
 
     /// After an operation was queued: connects on first use, and sends what can be sent.

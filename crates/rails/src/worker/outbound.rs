@@ -180,6 +180,9 @@ impl Core {
                 if let Some(copy) = buf.owned {
                     self.bufs.spare.keep(copy);
                 }
+                if buf.user.flags == Worker::SILENT {
+                    return self.peers[peer.0 as usize].pace.ended();
+                }
                 let event = Event::of(EventKind::Send, buf.user);
                 self.events.push_back(Event { peer: Some(peer), error: result.err(), ..event });
             }

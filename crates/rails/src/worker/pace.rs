@@ -1,89 +1,107 @@
 //! How fast a user who only sends may do so.
 //!
 //! What is sent eagerly is paid by credit; what is announced is not, as holding it back could stop a correct program: a receive may wait for a
-//! message behind those that it does not want yet. But who injects has done so at once, and may never make progress: it would not hear of
-//! credit, nor that announced messages are wanted, and the receiver would take that for an attack, and cut it off, however well it keeps up.
-//! So who injects without credit is told to make progress first ([`Pace::may_copy`]), as long as the peer takes messages, or for a while: what leaves eagerly costs both sides least;
-//! and where very much waits for a peer, it waits until the peer has taken some, or has taken nothing for so long that it must be
-//! waiting for something else ([`Pace::has_room`]).
+//! message behind those that it does not want yet. But an injected message counts as sent at once, and whoever injects may never make progress: he
+//! would not hear of credit, nor that announced messages are wanted, and the receiver would take that for an attack, and cut it off,
+//! however well it keeps up. So who injects without credit is told to make progress first ([`Pace::may_copy`]): for a while, as what leaves
+//! eagerly costs both sides least; then now and then; and with many copies waiting, until the receiver has taken some, or none for so
+//! long that it must be waiting for something else.
 
 use std::time::{Duration, Instant};
 
-/// For how long credit is waited for while the peer takes nothing.
+/// For how long credit is waited for, besides two round trips.
 const CREDIT: Duration = Duration::from_millis(5);
-/// Copies of injected messages between two rounds of progress.
-const COPIES: u32 = 64;
-/// Operations under way to one peer from which on they wait for one another. Far from [`Bounds::announced`](polyrail_core::proto::Bounds),
-/// and more than requests and what is queued come to.
-const MANY: u32 = 64 << 10;
-/// For how long none of them ends until more are let through.
-const PATIENCE: Duration = Duration::from_millis(100);
-/// How many are then, in a millisecond.
-const EACH_MS: u64 = 256;
+/// Copies between two rounds of progress.
+const EACH_ROUND: u32 = 64;
+/// Copies that may wait for a peer from the first.
+const FEW: u32 = 1 << 10;
+/// For how long it takes none of them until more may wait, and how many more in each millisecond from then on; fewer where very many do:
+/// [`Bounds::announced`](polyrail_core::proto::Bounds) is reached in a minute.
+const PATIENCE: Duration = Duration::from_millis(20);
+const EACH_MS: u32 = 256;
+const MANY: u32 = 128 << 10;
+const EACH_MS_OF_MANY: u32 = 16;
 
 /// What one peer was sent of late. See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pace {
+    /// Copies of injected messages that wait for it.
+    copies: u32,
+    /// How many may.
+    limit: u32,
+    /// Since when there are so many, and by how many more may wait since.
+    full: Option<(Instant, u64)>,
     /// The round of progress in which copies were made last, and how many.
-    copies: (u64, u32),
-    /// What the peer had taken when credit was lacking, and since when.
+    of_round: (u64, u32),
+    /// What the peer had returned of credit when it was lacking, and since when.
     lacking: Option<(u32, Instant)>,
-    /// While too many are under way.
-    full: Option<Full>,
+    /// How long a round trip takes, if that is long.
+    rtt: Duration,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Full {
-    /// No fewer were under way since.
-    under_way: u32,
-    since: Instant,
-    let_through: u64,
+impl Default for Pace {
+    fn default() -> Self {
+        let (full, lacking) = (None, None);
+        Self { copies: 0, limit: FEW, full, of_round: (0, 0), lacking, rtt: Duration::ZERO }
+    }
 }
 
 impl Pace {
-    /// Whether an injected message that cannot leave eagerly may be copied in this round of progress. `lacks`: it has no credit, and the
-    /// peer has taken so much.
-    pub fn may_copy(&mut self, round: u64, lacks: Option<u32>, now: impl FnOnce() -> Instant) -> bool {
-        if let Some(taken) = lacks {
-            let now = now();
+    /// A round trip to it takes so long.
+    pub fn set_rtt(&mut self, rtt: Duration) {
+        self.rtt = rtt;
+    }
+
+    /// How many copies wait for it.
+    pub fn copies(&self) -> u32 {
+        self.copies
+    }
+
+    /// One of them has ended.
+    pub fn ended(&mut self) {
+        self.copies = self.copies.saturating_sub(1);
+        if self.copies < FEW / 2 {
+            self.limit = FEW;
+        }
+    }
+
+    /// Whether an injected message that cannot leave eagerly may be copied in this round of progress, and then it is. `lacks`: because it has
+    /// no credit, of which so much was returned until now.
+    pub fn may_copy(&mut self, round: u64, lacks: Option<u32>, now: Instant) -> bool {
+        if let Some(returned) = lacks {
             let since = match self.lacking {
-                Some((before, since)) if before == taken => since,
-                _ => self.lacking.insert((taken, now)).1,
+                Some((before, since)) if before == returned => since,
+                _ => self.lacking.insert((returned, now)).1,
             };
-            if now.saturating_duration_since(since) < CREDIT {
+            if now.saturating_duration_since(since) < CREDIT + 2 * self.rtt {
                 return false;
             }
         }
-        if self.copies.0 != round {
-            self.copies = (round, 0);
+        if self.of_round.0 != round {
+            self.of_round = (round, 0);
         }
-        self.copies.1 += 1;
-        self.copies.1 <= COPIES
+        let may = self.of_round.1 < EACH_ROUND && self.has_room(now);
+        if may {
+            self.of_round.1 += 1;
+            self.copies += 1;
+        }
+        may
     }
 
-    /// Whether another operation may be begun while so many are under way.
-    pub fn has_room(&mut self, under_way: u32, now: impl FnOnce() -> Instant) -> bool {
-        if under_way < MANY {
+    fn has_room(&mut self, now: Instant) -> bool {
+        if self.copies < self.limit {
             self.full = None;
             return true;
         }
-        let now = now();
-        match &mut self.full {
-            Some(full) if full.under_way <= under_way => {
-                let waited = now.saturating_duration_since(full.since).saturating_sub(PATIENCE);
-                let passes = full.let_through < waited.as_millis() as u64 * EACH_MS;
-                if passes {
-                    full.let_through += 1;
-                    full.under_way = under_way + 1;
-                }
-                passes
-            }
-            // it is the first, or the peer has taken some
-            full => {
-                *full = Some(Full { under_way, since: now, let_through: 0 });
-                false
-            }
+        let each = if self.limit < MANY { EACH_MS } else { EACH_MS_OF_MANY };
+        let (since, more) = self.full.get_or_insert((now, 0));
+        let waited = now.saturating_duration_since(*since).saturating_sub(PATIENCE + 2 * self.rtt);
+        let grows = *more < waited.as_millis() as u64 * u64::from(each);
+        if grows {
+            *more += 1;
+            self.limit += 1;
         }
+        grows
     }
 }
 
@@ -91,75 +109,78 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// How many begin at once, of so many under way.
-    fn begin(pace: &mut Pace, under_way: &mut u32, now: Instant) -> u32 {
-        let before = *under_way;
-        while pace.has_room(*under_way, || now) {
-            *under_way += 1;
-        }
-        *under_way - before
+    const MS: Duration = Duration::from_millis(1);
+
+    /// How many may be copied now, in as many rounds as that takes.
+    fn copy(pace: &mut Pace, now: Instant) -> u32 {
+        (0..).take_while(|round| (0..EACH_ROUND).all(|_| pace.may_copy(*round, None, now))).last();
+        pace.copies()
+    }
+
+    fn take(pace: &mut Pace, count: u32) {
+        (0..count).for_each(|_| pace.ended());
     }
 
     #[test]
     fn copies_wait_for_a_round_of_progress() {
-        let mut pace = Pace::default();
+        let (mut pace, now) = (Pace::default(), Instant::now());
         for round in [0, 1, 7] {
-            let may =
-                |_: &u32| pace.may_copy(round, None, || unreachable!("credit is not what it waits for"));
-            assert_eq!((0..1000).filter(may).count(), COPIES as usize);
+            let may = |_: &u32| pace.may_copy(round, None, now);
+            assert_eq!((0..1000).filter(may).count(), EACH_ROUND as usize);
         }
+        assert_eq!(pace.copies(), 3 * EACH_ROUND);
     }
 
     #[test]
     fn credit_is_waited_for_but_not_for_long() {
         let (mut pace, start) = (Pace::default(), Instant::now());
-        let mut may = |ms: u64, taken| {
-            let now = start + Duration::from_millis(ms);
-            (0..1000).filter(|_| pace.may_copy(ms, Some(taken), || now)).count() as u32
+        let mut may = |ms: u32, returned| {
+            (0..1000).filter(|_| pace.may_copy(ms.into(), Some(returned), start + ms * MS)).count() as u32
         };
-        assert_eq!([0, 4, 5, 6].map(|ms| may(ms, 0)), [0, 0, COPIES, COPIES]);
-        // the peer takes some
-        assert_eq!([7, 10, 12, 13].map(|ms| may(ms, 16)), [0, 0, COPIES, COPIES]);
+        assert_eq!([0, 4, 5, 6].map(|ms| may(ms, 0)), [0, 0, EACH_ROUND, EACH_ROUND]);
+        // some came, and was spent
+        assert_eq!([7, 11, 12].map(|ms| may(ms, 16)), [0, 0, EACH_ROUND]);
+        // once none comes, every message need not wait for it anew
+        assert_eq!([13, 100, 1000].map(|ms| may(ms, 16)), [EACH_ROUND; 3]);
+        let mut far = Pace::default();
+        far.set_rtt(10 * MS);
+        assert!([0, 24].iter().all(|ms| !far.may_copy(0, Some(0), start + *ms * MS)));
+        assert!(far.may_copy(0, Some(0), start + 25 * MS));
     }
 
     #[test]
     fn who_takes_messages_slowly_is_sent_as_many_as_it_takes() {
-        let (mut pace, mut under_way, start) = (Pace::default(), 0, Instant::now());
-        assert_eq!(begin(&mut pace, &mut under_way, start), MANY);
+        let (mut pace, start) = (Pace::default(), Instant::now());
+        assert_eq!(copy(&mut pace, start), FEW);
         for step in 1..1000 {
-            under_way -= 3;
-            assert_eq!(begin(&mut pace, &mut under_way, start + PATIENCE / 2 * step), 3);
+            take(&mut pace, 3);
+            assert_eq!(copy(&mut pace, start + PATIENCE * step), FEW);
         }
     }
 
     #[test]
     fn who_takes_none_may_wait_for_what_comes_behind_them() {
-        let (mut pace, mut under_way, start) = (Pace::default(), 0, Instant::now());
-        begin(&mut pace, &mut under_way, start);
-        assert_eq!(begin(&mut pace, &mut under_way, start + PATIENCE), 0);
-        for ms in 1..1000 {
-            let now = start + PATIENCE + Duration::from_millis(ms);
-            assert_eq!(u64::from(begin(&mut pace, &mut under_way, now)), EACH_MS, "{ms}");
+        let (mut pace, start) = (Pace::default(), Instant::now());
+        copy(&mut pace, start);
+        for ms in 0..400 {
+            assert_eq!(copy(&mut pace, start + PATIENCE + ms * MS), FEW + ms * EACH_MS, "{ms}");
         }
-        // it takes one after all: it does not wait for others
-        let soon = start + PATIENCE + Duration::from_millis(1000);
-        under_way -= 1;
-        assert_eq!(begin(&mut pace, &mut under_way, soon), 0);
-        assert_eq!(begin(&mut pace, &mut under_way, soon + PATIENCE), 0);
-        assert!(begin(&mut pace, &mut under_way, soon + PATIENCE * 2) > 0);
+        // one after the other is taken now: none waits
+        let (before, now) = (pace.copies(), start + PATIENCE + 400 * MS);
+        for _ in 0..1000 {
+            take(&mut pace, 1);
+            assert_eq!(copy(&mut pace, now), before);
+        }
+        // most are taken: few wait from then on
+        take(&mut pace, before - 10);
+        assert_eq!(copy(&mut pace, now), FEW);
     }
 
-    /// Others' operations come and go meanwhile: that is not the peer's taking the messages that wait for ever.
     #[test]
-    fn what_others_begin_and_end_holds_nobody_up_for_ever() {
-        let (mut pace, mut under_way, start) = (Pace::default(), 0, Instant::now());
-        begin(&mut pace, &mut under_way, start);
-        let before = under_way;
-        for step in 1..100 {
-            let now = start + PATIENCE / 4 * step;
-            begin(&mut pace, &mut under_way, now);
-            assert!(!pace.has_room(under_way + 5, || now));
-        }
-        assert!(under_way > before);
+    fn very_many_become_more_slowly() {
+        let (mut pace, start) = (Pace::default(), Instant::now());
+        let copies: Vec<_> = [1, 10, 60].map(|s| copy(&mut pace, start + s * 1000 * MS)).to_vec();
+        assert!(copies[0] >= MANY && copies[1] < 3 * MANY && copies[2] <= 1 << 20, "{copies:?}");
+        assert!(copies[2] > 5 * MANY, "{copies:?}");
     }
 }

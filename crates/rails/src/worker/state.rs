@@ -166,7 +166,8 @@ impl Core {
     pub(super) fn make_stash(&mut self, stash: OpId, len: usize) {
         if self.bufs.stashes.get(stash).is_none() {
             let whole = self.engine.stash_len(stash).map_or(len, |whole| whole as usize);
-            let memory = self.bufs.spare.take(whole);
+            // what a peer leaves out does not show what was there before
+            let memory = if len < whole { Owned::zeros(whole) } else { self.bufs.spare.take(whole) };
             self.bufs.stashes.put(stash, memory);
         }
     }

@@ -3,8 +3,8 @@
 use crate::pair::{Pair, TIME, any_tag, iov, pattern, user};
 use polyrail_core::frame::Matching;
 use polyrail_core::proto::Delivery;
+use polyrail_rails::Config;
 use polyrail_rails::config::Rendezvous;
-use polyrail_rails::{Config, Linger};
 use std::time::{Duration, Instant};
 
 /// Bytes that a round of progress may move directly, and a slice more.
@@ -56,7 +56,7 @@ fn a_direct_transfer_whose_peer_goes_in_the_middle_ends_once() {
         assert!(start.elapsed() < TIME);
     }
     // begun and not over; nobody lingers
-    p.a.close(Linger::new(Duration::ZERO));
+    p.a.close(Duration::ZERO);
     let mut ends = Vec::new();
     for _ in 0..1000 {
         p.b.progress();

@@ -181,6 +181,47 @@ fn who_only_sends_hears_of_credit() {
     }
 }
 
+/// Far more messages than there is credit for, from a side that makes progress only where it is told to: none that a receive does not want
+/// yet holds up those behind it, and all come, in their order, to who takes one after the other.
+#[test]
+fn a_flood_comes_whole_and_in_order() {
+    const COUNT: u64 = 90_000;
+    over::all(|config| {
+        let mut p = Pair::new(config);
+        let start = Instant::now();
+        for tag in 0..COUNT {
+            // SAFETY: the bytes are copied.
+            let inject = |a: &mut Worker, to| unsafe {
+                a.inject(to, Matching::Tag(tag), None, &[iov(&mut tag.to_le_bytes())])
+            };
+            while inject(&mut p.a, p.to_b).is_err() {
+                p.a.progress();
+                p.b.progress();
+                assert!(start.elapsed() < TIME);
+            }
+        }
+        let mut receive = |filter| {
+            let mut got = [0; 8];
+            // SAFETY: the buffer outlives the event.
+            unsafe { p.b.recv(filter, &[iov(&mut got)], user(0)) };
+            let (_, events) = p.events(0, 1);
+            assert_eq!(events[0].error, None);
+            assert_eq!(events[0].matching, Matching::Tag(u64::from_le_bytes(got)));
+            u64::from_le_bytes(got)
+        };
+        let last = Filter { matching: Matching::Tag(COUNT - 1), ignore: 0, ..any_tag() };
+        assert_eq!(receive(last), COUNT - 1);
+        for tag in 0..COUNT - 1 {
+            assert_eq!(receive(any_tag()), tag);
+        }
+        while !p.a.is_quiet() {
+            p.a.progress();
+            p.b.progress();
+            assert!(start.elapsed() < TIME);
+        }
+    });
+}
+
 /// Who looks for credit as it begins to send may hear of the end of an earlier send, and find no credit: the earlier one has its event all the same.
 #[test]
 fn a_send_whose_end_is_heard_as_another_begins_has_its_event() {

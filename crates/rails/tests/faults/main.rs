@@ -4,6 +4,7 @@ mod composition;
 mod death;
 mod direct;
 mod encrypted;
+mod floods;
 mod lanes;
 mod limits;
 mod listening;

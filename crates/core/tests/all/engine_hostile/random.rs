@@ -35,7 +35,7 @@ proptest! {
         }
         drain(&mut node, liar, 1000);
         let most = node.most_stashed.values().copied().max().unwrap_or(0);
-        prop_assert!(most <= u64::from(WINDOW) * 64, "{most} bytes stashed");
+        prop_assert!(most <= u64::from(WINDOW) * 96, "{most} bytes stashed");
         // its end is an end
         node.engine.peer_down(liar);
         node.settle();

@@ -328,7 +328,7 @@ fn is_only_thread() -> bool {
 fn part(mut worker: Worker, own: &Arc<Domain>) {
     let mut linger = Linger::new(own.is.config.linger);
     let alone = is_only_thread();
-    while !worker.is_quiet() && linger.goes_on(&worker) {
+    while !worker.is_quiet() && linger.goes_on(&mut worker) {
         let mut moved = worker.progress() > 0;
         while worker.next_event().is_some() {}
         for domain in registry::open_domains() {
@@ -344,5 +344,5 @@ fn part(mut worker: Worker, own: &Arc<Domain>) {
     if let Err(why) = polyrail_rails::report_end(|| worker.snapshot().carried()) {
         log!(FI_LOG_WARN, FI_LOG_EP_CTRL, "polyrail run cannot be told what went by this endpoint: {why}");
     }
-    worker.close(linger);
+    worker.close(linger.left());
 }

@@ -373,9 +373,10 @@ impl Worker {
 
     /// Where a round trip is long, longer messages go eagerly, that would wait for one otherwise, and who sends does not wait for it.
     fn reach_far(&mut self, peer: PeerIdx) {
-        let info = &self.core.peers[peer.0 as usize];
+        let info = &mut self.core.peers[peer.0 as usize];
         let Some(lanes) = &info.lanes else { return };
         let reach = lanes.session.reach();
+        info.pace.set_rtt(Duration::from_nanos(reach.map_or(0, |far| far.rtt)));
         self.core.engine.set_far(peer, reach.is_some_and(|far| far.is_long()));
         if let (None, Some(why)) = (self.config.tcp_eager, &info.explanation) {
             self.core.engine.set_far_eager(peer, reach.map_or(0, |far| why.far_eager(far)));
