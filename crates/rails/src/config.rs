@@ -221,10 +221,13 @@ pub const SETTINGS: &[(&str, &str)] = &[
         "longest message that goes eagerly by TCP or UDP, in bytes (default 65536; over paths of a millisecond and more what they carry in a round trip, or in four by the only connection, up to 1 MiB)",
     ),
     ("SHM_EAGER", "longest message that goes eagerly by shared memory, in bytes (default 32768)"),
-    ("WINDOW", "eager bytes that each peer may send without a matching receive (default 2097152)"),
+    (
+        "WINDOW",
+        "eager bytes that each peer may send without a matching receive (default 2097152); half as much is fetched besides of short messages that it announces",
+    ),
     (
         "ANNOUNCED",
-        "messages too long to go eagerly that each peer may announce without a matching receive; one that announces more is cut off (default 1048576)",
+        "messages too long to go eagerly, or without credit, that each peer may announce without a matching receive; one that announces more is cut off (default 1048576)",
     ),
     ("CONNECT_TIMEOUT", "seconds that it may take to reach a peer's host and port (default 10)"),
     ("ANSWER_TIMEOUT", "seconds that a peer that was reached may compute before it answers (default 600)"),

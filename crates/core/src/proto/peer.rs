@@ -207,21 +207,27 @@ impl Peer {
         self.unmatched <= window
     }
 
-    /// An eager message is matched: its room is free again. The credit to return, when a quarter of the window has gathered, or some and
-    /// the peer has little left.
+    /// An eager message that lay here is matched: its room is free again. The credit to return, when a quarter of the window has gathered, or
+    /// some and the peer has little left.
     #[inline]
     pub fn consume(&mut self, len: u64, window: u32) -> Option<u32> {
         self.unmatched = self.unmatched.wrapping_sub(units(len));
-        self.pass(len, window)
+        let credit = self.pass(len, window);
+        let untold = self.consumed.wrapping_sub(self.reported);
+        let starves = untold > window / 256 && untold.wrapping_add(self.unmatched) > window / 4 * 3;
+        if credit.is_none() && starves {
+            self.reported = self.consumed;
+            return Some(self.consumed);
+        }
+        credit
     }
 
-    /// An eager message came, and was matched at once: as [`Peer::take`] and [`Peer::consume`].
+    /// An eager message came, and was matched at once. The credit to return, when a quarter of the window has gathered: it is the commonest
+    /// case by far, and looks at no more.
     #[inline(always)]
     pub fn pass(&mut self, len: u64, window: u32) -> Option<u32> {
         self.consumed = self.consumed.wrapping_add(units(len));
-        let untold = self.consumed.wrapping_sub(self.reported);
-        let starves = untold > window / 256 && untold.wrapping_add(self.unmatched) > window / 4 * 3;
-        if untold < window / 4 && !starves {
+        if self.consumed.wrapping_sub(self.reported) < window / 4 {
             return None;
         }
         self.reported = self.consumed;

@@ -185,7 +185,7 @@ fn who_only_sends_hears_of_credit() {
 /// yet holds up those behind it, and all come, in their order, to who takes one after the other.
 #[test]
 fn a_flood_comes_whole_and_in_order() {
-    const COUNT: u64 = 90_000;
+    const COUNT: u64 = 40_000;
     over::all(|config| {
         let mut p = Pair::new(config);
         let start = Instant::now();
