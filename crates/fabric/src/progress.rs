@@ -76,6 +76,11 @@ impl State {
         all.into_iter().fold(false, |moved, endpoint| self.progress(endpoint) | moved)
     }
 
+    /// The addresses of all endpoints.
+    pub fn addresses(&mut self) -> impl Iterator<Item = [u8; Address::LEN]> {
+        self.endpoints.values_mut().filter_map(|endpoint| Some(endpoint.worker.as_ref()?.address()))
+    }
+
     /// The same by a thread of ours, which wakes whoever sleeps elsewhere and may have waited for it.
     pub fn move_for_sleepers(&mut self) -> bool {
         let moved = self.progress_everywhere();

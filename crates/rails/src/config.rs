@@ -233,7 +233,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("ANSWER_TIMEOUT", "seconds that a peer that was reached may compute before it answers (default 600)"),
     (
         "LINGER",
-        "seconds that an orderly close waits for what is still to be sent (default 5), and for short messages that count as sent as long as their receiver is busy otherwise; 0: it does not wait",
+        "seconds that an orderly close waits for what is still to be sent (default 5), and for short messages that count as sent as long as their receiver does something else (120 times as long where it makes progress and takes none); 0: it does not wait",
     ),
     ("LANES", "most network connections to one peer (default 16)"),
     (

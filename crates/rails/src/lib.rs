@@ -29,7 +29,7 @@
 //! Invariants:
 //! - A rail decides nothing and keeps no pointer between two calls: it keeps a [`rail::Span`], "these bytes of that
 //!   operation", and asks for the addresses each time. What has ended meanwhile has none.
-//! - Nothing blocks but an orderly close, [`report()`], and asking a gateway while an endpoint is opened, which have deadlines (who closes may look first, with [`Linger`], whether peers still want what counts as sent), and the sleep that `POLYRAIL_SLEEP_AFTER`
+//! - Nothing blocks but an orderly close, [`report()`], and asking a gateway while an endpoint is opened, which have deadlines, and the sleep that `POLYRAIL_SLEEP_AFTER`
 //!   asks for.
 //! - Each operation that is begun ends once, by an event; that of a lost peer too.
 //! - What another process can change at any time is copied, and the copy is checked.

@@ -11,8 +11,8 @@
 //! holds requests back thus waits only for its peer to make progress, as it does for room on a link.
 //!
 //! Announcements (RTS) are different: their answer waits for a receive, which may wait for a message behind them, so that
-//! holding one back for ever could stop a correct program. The engine never holds them back, and the driver only as long as the peer takes
-//! others; a receiver cuts who has announced more than
+//! holding one back for ever could stop a correct program. The engine never holds them back, and the driver only for a
+//! while; a receiver cuts who has announced more than
 //! [`Bounds::announced`] messages that it has not answered.
 
 use crate::frame::{Frame, MAX_PAYLOAD};

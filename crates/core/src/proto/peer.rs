@@ -207,7 +207,7 @@ impl Peer {
         self.unmatched <= window
     }
 
-    /// An eager message that lay here is matched: its room is free again. The credit to return, when a quarter of the window has gathered, or
+    /// An eager message is matched, not by the shortest way: its room is free again. The credit to return, when a quarter of the window has gathered, or
     /// some and the peer has little left.
     #[inline]
     pub fn consume(&mut self, len: u64, window: u32) -> Option<u32> {

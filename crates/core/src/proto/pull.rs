@@ -30,15 +30,18 @@ pub(super) struct Pulls {
     units: u32,
     /// Messages that had no room, oldest first; receives may have taken some meanwhile.
     waiting: VecDeque<OpId>,
+    /// So many that it is looked which of them still wait.
+    look_at: usize,
 }
 
 impl<R: Receiver> Engine<R> {
     /// A short message was announced that no receive waits for.
     pub(super) fn may_pull(&mut self, peer: PeerIdx, stash: OpId) {
-        let waiting = &mut self.peers[peer.0 as usize].pulls.waiting;
-        if waiting.len() >= FEW && waiting.len().is_power_of_two() {
+        let Pulls { waiting, look_at, .. } = &mut self.peers[peer.0 as usize].pulls;
+        if waiting.len() >= FEW.max(*look_at) {
             let stashes = &self.stashes;
             waiting.retain(|stash| matches!(stashes.get(*stash), Some(s) if s.is_announced()));
+            *look_at = 2 * waiting.len();
         }
         waiting.push_back(stash);
         self.pull(peer);

@@ -71,6 +71,10 @@ pub type Handler = Box<dyn FnMut(PeerIdx, &[u8], &[u8]) + Send>;
 /// Rounds of progress between two looks at the clock for the lanes' sake.
 const LOOK_ROUNDS: u64 = 16;
 
+/// For how long a user counts as waiting to send, who was told to come again, and how soon he may.
+const REFUSED: Duration = Duration::from_secs(1);
+const AGAIN: Duration = Duration::from_millis(1);
+
 /// One endpoint. See the module's documentation.
 pub struct Worker {
     config: Config,
@@ -103,8 +107,8 @@ pub struct Worker {
     next_look: Instant,
     /// The caller may have slept until then.
     slept: bool,
-    /// A user was told to make progress first, and has not made any.
-    refused: bool,
+    /// When a user was told last to make progress first.
+    refused: Option<Instant>,
 }
 
 impl Worker {
@@ -176,7 +180,7 @@ impl Worker {
             wide: Vec::new(),
             next_look: Instant::now(),
             slept: false,
-            refused: false,
+            refused: None,
             idle: Idle::new(config.yielding, config.sleep_after),
             notes: Notes::new(config.log.as_ref()),
             config,
@@ -574,20 +578,12 @@ impl Worker {
     /// The next event, oldest first.
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
-        loop {
-            let event = self.core.events.pop_front()?;
-            if event.user.flags != Self::SILENT {
-                return Some(event);
-            }
-        }
+        self.core.events.pop_front()
     }
 
     /// The event that [`Worker::next_event`] takes next.
     #[inline]
-    pub fn peek_event(&mut self) -> Option<&Event> {
-        while self.core.events.front()?.user.flags == Self::SILENT {
-            self.core.events.pop_front();
-        }
+    pub fn peek_event(&self) -> Option<&Event> {
         self.core.events.front()
     }
 
@@ -602,17 +598,16 @@ impl Worker {
             self.copy_lent(true);
         }
         self.rails.flush(&self.core.bufs);
-        // whoever waits to send goes on by progress, which need not be woken by anything
-        let waits = std::mem::take(&mut self.refused);
-        let nothing =
-            !waits && self.core.events.is_empty() && self.core.transfers == 0 && !self.core.has_news();
+        let nothing = self.core.events.is_empty() && self.core.transfers == 0 && !self.core.has_news();
         let sleeps = nothing && self.rails.arm();
         if sleeps {
             self.stir();
             self.slept = true;
             self.turns.sleeps();
             let lanes = self.lanes_due();
-            self.wireup.doze(self.rails.due().into_iter().chain(lanes).min());
+            // whoever waits to send may go on after a while, of which nothing else tells
+            let refused = self.refused.filter(|at| at.elapsed() < REFUSED).map(|_| Instant::now() + AGAIN);
+            self.wireup.doze(self.rails.due().into_iter().chain(lanes).chain(refused).min());
         }
         sleeps
     }

@@ -422,9 +422,12 @@ impl Worker {
         let Core { engine, peers, .. } = &mut self.core;
         // credit for longer ones may come in smaller pieces, which others take
         let lacks = (len <= PATIENT && engine.lacks_credit(to, len)).then(|| engine.credit_returned(to));
-        let may = peers[to.0 as usize].pace.may_copy(self.rounds, lacks, Instant::now());
-        self.refused |= !may;
-        if may { Ok(()) } else { Err(Refused::Again) }
+        let now = Instant::now();
+        if peers[to.0 as usize].pace.may_copy(self.rounds, lacks, now) {
+            return Ok(());
+        }
+        self.refused = Some(now);
+        Err(Refused::Again)
     }
 
     /// After an operation was queued: connects on first use, and sends what can be sent.

@@ -188,6 +188,10 @@ impl Core {
             }
             Completion::Rma { op, peer, result } => {
                 let Some((buf, kind)) = self.bufs.rmas.take(op) else { return };
+                if buf.user.flags == Worker::SILENT {
+                    self.peers[peer.0 as usize].ending = result.is_ok();
+                    return;
+                }
                 let event = Event::of(kind, buf.user);
                 self.events.push_back(Event { peer: Some(peer), error: result.err(), ..event });
             }

@@ -33,10 +33,20 @@ pub(super) struct Pace {
     full: Option<(Instant, u64)>,
     /// The round of progress in which copies were made last, and how many.
     of_round: (u64, u32),
-    /// What the peer had returned of credit when it was lacking, and since when.
-    lacking: Option<(u32, Instant)>,
-    /// How long a round trip takes, if that is long.
+    /// While credit is lacking.
+    lacking: Option<Lacking>,
+    /// How long a round trip takes, as far as that is known.
     rtt: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lacking {
+    /// What the peer had returned of it, and since when.
+    returned: u32,
+    since: Instant,
+    /// Since when some came, and others took it, perhaps, and how many went another way all the same.
+    first: Instant,
+    passed: u32,
 }
 
 impl Default for Pace {
@@ -68,14 +78,8 @@ impl Pace {
     /// Whether an injected message that cannot leave eagerly may be copied in this round of progress, and then it is. `lacks`: because it has
     /// no credit, of which so much was returned until now.
     pub fn may_copy(&mut self, round: u64, lacks: Option<u32>, now: Instant) -> bool {
-        if let Some(returned) = lacks {
-            let since = match self.lacking {
-                Some((before, since)) if before == returned => since,
-                _ => self.lacking.insert((returned, now)).1,
-            };
-            if now.saturating_duration_since(since) < CREDIT + 2 * self.rtt {
-                return false;
-            }
+        if lacks.is_some_and(|returned| self.waits_for_credit(returned, now)) {
+            return false;
         }
         if self.of_round.0 != round {
             self.of_round = (round, 0);
@@ -86,6 +90,26 @@ impl Pace {
             self.copies += 1;
         }
         may
+    }
+
+    fn waits_for_credit(&mut self, returned: u32, now: Instant) -> bool {
+        let new = Lacking { returned, since: now, first: now, passed: 0 };
+        let lacking = self.lacking.get_or_insert(new);
+        if lacking.returned != returned {
+            (lacking.returned, lacking.since) = (returned, now);
+        }
+        let wait = CREDIT + 2 * self.rtt;
+        if now.saturating_duration_since(lacking.since) >= wait {
+            return false;
+        }
+        if now.saturating_duration_since(lacking.first) < 4 * wait {
+            return true;
+        }
+        lacking.passed += 1;
+        if lacking.passed >= EACH_ROUND {
+            (lacking.first, lacking.passed) = (now, 0);
+        }
+        false
     }
 
     fn has_room(&mut self, now: Instant) -> bool {
@@ -100,6 +124,10 @@ impl Pace {
         if grows {
             *more += 1;
             self.limit += 1;
+            if self.limit == MANY {
+                // from now on at another pace, without being patient anew
+                (*since, *more) = (now.checked_sub(PATIENCE + 2 * self.rtt).unwrap_or(now), 0);
+            }
         }
         grows
     }
@@ -149,6 +177,16 @@ mod tests {
         assert!(far.may_copy(0, Some(0), start + 25 * MS));
     }
 
+    /// What comes is too little for this one, or others take it.
+    #[test]
+    fn credit_that_others_take_is_not_waited_for_for_ever() {
+        let (mut pace, start) = (Pace::default(), Instant::now());
+        let passed = (0..1000).map(|ms| pace.may_copy(ms.into(), Some(ms), start + ms * MS));
+        let passed: Vec<_> = passed.enumerate().filter(|(_, may)| *may).map(|(ms, _)| ms).collect();
+        assert_eq!(passed[..2], [20, 21]);
+        assert!(passed.len() > 500 && passed.len() < 990, "{}", passed.len());
+    }
+
     #[test]
     fn who_takes_messages_slowly_is_sent_as_many_as_it_takes() {
         let (mut pace, start) = (Pace::default(), Instant::now());
@@ -180,8 +218,9 @@ mod tests {
     #[test]
     fn very_many_become_more_slowly() {
         let (mut pace, start) = (Pace::default(), Instant::now());
-        let copies = [0, 1, 10, 60].map(|s| copy(&mut pace, start + s * 1000 * MS));
-        assert!(copies[1] >= MANY && copies[2] < 3 * MANY && copies[3] <= 1 << 20, "{copies:?}");
-        assert!(copies[3] > 5 * MANY, "{copies:?}");
+        let at = [0, 1, 2, 10, 55].map(|s| copy(&mut pace, start + s * 1000 * MS));
+        let (soon, each) = (MANY + 1000 * EACH_MS_OF_MANY, EACH_MS_OF_MANY * 1000);
+        assert_eq!(at, [FEW, MANY, soon, soon + 8 * each, soon + 53 * each]);
+        assert!(at[4] <= 1 << 20);
     }
 }

@@ -71,6 +71,8 @@ pub(super) struct PeerInfo {
     pub(super) held: usize,
     /// Bytes that were read from its memory directly, and that were written to it.
     pub(super) direct: (u64, u64),
+    /// It said that it waits for its end, and takes nothing more.
+    pub(super) ending: bool,
     /// How fast it may be sent messages.
     pub(super) pace: Pace,
     /// How often it is among the callers that went.
@@ -100,6 +102,7 @@ impl PeerInfo {
             why: None,
             held: 0,
             direct: (0, 0),
+            ending: false,
             pace: Pace::default(),
             went: 0,
             to_free: false,

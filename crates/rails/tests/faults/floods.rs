@@ -59,7 +59,38 @@ fn what_counts_as_sent_is_kept_until_its_receiver_has_it() {
 fn a_receiver_that_takes_nothing_is_not_waited_for_for_ever() {
     for rails in RAILS {
         let (node, _puppet) = flooded(rails);
-        assert!(!ends(node, TIME), "{rails}");
+        assert!(!ends(node, TIME / 10), "{rails}");
+    }
+}
+
+/// Nobody takes anything any more, and each hears it of the other.
+#[test]
+fn who_waits_for_its_end_is_not_waited_for() {
+    for rails in RAILS {
+        let mut nodes = [(); 2].map(|()| Node::open(settings(rails)));
+        let [a, b] = nodes.each_ref().map(|node| node.worker.address());
+        let peers = [nodes[0].peer(&b), nodes[1].peer(&a)];
+        for tag in 0..COUNT {
+            for (at, peer) in peers.into_iter().enumerate() {
+                let start = Instant::now();
+                while !nodes[at].try_inject(peer, tag) {
+                    nodes.iter_mut().for_each(Node::progress);
+                    assert!(start.elapsed() < Duration::from_secs(60));
+                }
+            }
+        }
+        let mut lingers = [(); 2].map(|()| Linger::new(TIME));
+        let start = Instant::now();
+        loop {
+            let both = nodes.iter_mut().zip(&mut lingers);
+            let go_on = both.map(|(node, linger)| linger.goes_on(&mut node.worker));
+            if !go_on.fold(false, |any, goes_on| any | goes_on) {
+                break;
+            }
+            nodes.iter_mut().for_each(Node::progress);
+            assert!(start.elapsed() < TIME * 60, "half of what others are waited for");
+        }
+        assert!(nodes.iter().all(|node| !node.worker.is_quiet()));
     }
 }
 

@@ -116,6 +116,13 @@ impl Node {
     }
 
     /// Injects, making progress until there is room. False: the peer is gone.
+    /// Eight bytes, if there is room.
+    pub fn try_inject(&mut self, to: PeerIdx, tag: u64) -> bool {
+        let mut bytes = pattern(tag, 8);
+        // SAFETY: the bytes are copied.
+        unsafe { self.worker.inject(to, Matching::Tag(tag), None, &[iov(&mut bytes)]) }.is_ok()
+    }
+
     pub fn inject(&mut self, to: PeerIdx, tag: u64, len: usize) -> bool {
         let mut bytes = pattern(tag, len);
         let start = Instant::now();

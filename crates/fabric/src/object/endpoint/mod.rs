@@ -328,6 +328,10 @@ fn is_only_thread() -> bool {
 fn part(mut worker: Worker, own: &Arc<Domain>) {
     let mut linger = Linger::new(own.is.config.linger);
     let alone = is_only_thread();
+    if alone {
+        let others = registry::open_domains();
+        others.iter().for_each(|domain| domain.lock().addresses().for_each(|address| linger.beside(address)));
+    }
     while !worker.is_quiet() && linger.goes_on(&mut worker) {
         let mut moved = worker.progress() > 0;
         while worker.next_event().is_some() {}
@@ -344,5 +348,6 @@ fn part(mut worker: Worker, own: &Arc<Domain>) {
     if let Err(why) = polyrail_rails::report_end(|| worker.snapshot().carried()) {
         log!(FI_LOG_WARN, FI_LOG_EP_CTRL, "polyrail run cannot be told what went by this endpoint: {why}");
     }
-    worker.close(linger.left());
+    let left = linger.left(&worker);
+    worker.close(left);
 }
