@@ -333,20 +333,14 @@ impl<L: Listener> Sink for Inbound<'_, L> {
 }
 
 impl Core {
-    /// Does what the engine asks for.
-    #[cold]
-    fn carry_out(&mut self) {
-        while let Some(action) = self.engine.poll_action() {
-            self.act(action);
-        }
-    }
-
     /// Gives the engine the frames again that were held and have their turn.
     #[cold]
     pub(super) fn redeliver(&mut self) {
         self.asks = true;
         loop {
-            self.carry_out();
+            while let Some(action) = self.engine.poll_action() {
+                self.act(action);
+            }
             let Some((peer, seq)) = self.due.pop() else { return };
             if let Some((frame, bytes)) = self.release(peer, seq) {
                 // SAFETY: `bytes` outlives the call.

@@ -1,7 +1,8 @@
 //! How long an orderly end waits for what was sent.
 //!
 //! Whoever waits for the end of a send has himself to blame where he closes before: for that it waits the time that it is told. But an
-//! injected message counts as sent at once, also one that is kept here until its receiver wants it, or that its rail has not got rid of.
+//! injected message counts as sent at once, also one that is kept here until its receiver wants it, or that its rail has not got rid of
+//! (of which it is not known to what it belongs: it may be a part of a send that has not ended).
 //! For those it waits longer: as long as a peer lives that makes no progress, and [`OF_LATE`] times as long for one that does, and takes
 //! none of them; unless that peer, too, waits for its end, and wants nothing more. It is asked: to read nothing of a region that
 //! only who waits for his end has ([`ENDING`]), which engines answer by themselves.
@@ -21,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Who has not answered for so long makes no progress.
 const LATE: Duration = Duration::from_secs(1);
 /// For how many times the time a peer is waited for that makes progress and takes nothing.
-pub const OF_LATE: u32 = 120;
+const OF_LATE: u32 = 120;
 
 /// See the module.
 #[derive(Debug)]
