@@ -12,6 +12,7 @@ use polyrail_core::wire::Key;
 use polyrail_rails::config::SharedPort;
 use polyrail_rails::list::{RailId, RailSet, Reach};
 use polyrail_rails::mailbox::{Done, Mailbox};
+use polyrail_rails::worker::LaneReport;
 use polyrail_rails::{Issued, Refused, named};
 use rustix::net::{AddressFamily, SocketType};
 
@@ -304,7 +305,9 @@ impl Trunk {
     pub fn round_trip_us(&self) -> Option<u32> {
         let (mailbox, peer) = self.session()?;
         let lanes = mailbox.worker().lanes(peer);
-        let nanos = lanes.iter().map(|lane| lane.rtt).filter(|rtt| *rtt > 0).min()?;
+        // not what waits on the way at the moment: endpoints ask once
+        let of = |lane: &LaneReport| if lane.min_rtt > 0 { lane.min_rtt } else { lane.rtt };
+        let nanos = lanes.iter().map(of).filter(|rtt| *rtt > 0).min()?;
         u32::try_from(nanos / 1000).ok()
     }
 

@@ -4,6 +4,7 @@ use super::{TcpRail, sys};
 use crate::config::Config;
 use crate::discover::{self, Device, Interface, Kind};
 use crate::error::Error;
+use crate::rail::LinkStats;
 use crate::rail::channel::{Channel, Destination};
 use crate::rail::connect::{Agreed, Connector, Discovered, Joined, Listening, Opening, Sought, Ways};
 use crate::relay::{self, Relayed};
@@ -152,9 +153,8 @@ impl Side {
     /// Where the peer is, if at another site, and how far: the connection itself only leads to a gateway.
     fn far(&self, agreed: &Agreed<'_>) -> Option<(IpAddr, u32)> {
         let (ip, way) = self.beyond(agreed.offer.interfaces())?;
-        // who is called, too, sees by this alone that the connection comes from a gateway: its end is near
-        let near = sys::info(agreed.connection.as_raw_fd())?.rtt;
-        (near < way.round_trip_us / 2).then_some((ip, way.round_trip_us))
+        let near = sys::info(agreed.connection.as_raw_fd())?;
+        comes_by_gateway(&near, way.round_trip_us).then_some((ip, way.round_trip_us))
     }
 
     /// A connection stays on the interface by which the peer called.
@@ -167,7 +167,27 @@ impl Side {
     }
 }
 
+/// Whether a connection with a peer that is so many microseconds away, there and back, only leads to a gateway: its end is near. Who is called sees it
+/// by this alone. Its smoothed round trip says nothing after a handshake: the gateway's kernel acknowledges late, by up to 40 ms, what is not
+/// answered at once.
+fn comes_by_gateway(near: &LinkStats, far: u32) -> bool {
+    near.rtt.min(near.min_rtt) < far / 2
+}
+
 fn local_ip(connection: &OwnedFd) -> Option<IpAddr> {
     let stream = TcpStream::from(connection.try_clone().ok()?);
     Some(stream.local_addr().ok()?.ip().to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_acknowledged_late_comes_from_near_all_the_same() {
+        let of = |rtt, min_rtt| LinkStats { rtt, min_rtt, ..LinkStats::default() };
+        assert!(comes_by_gateway(&of(60, 40), 2_000));
+        assert!(comes_by_gateway(&of(5_664, 10), 10_200), "one acknowledgement of eight came after 40 ms");
+        assert!(!comes_by_gateway(&of(10_300, 10_100), 10_200), "the peer itself");
+    }
 }

@@ -31,6 +31,8 @@ pub struct LaneReport {
     pub measured: bool,
     /// Round trip, in nanoseconds.
     pub rtt: u64,
+    /// The shortest that was seen, in nanoseconds; 0 where nobody keeps that.
+    pub min_rtt: u64,
     /// Bytes that the peer's kernel has acknowledged.
     pub delivered: u64,
     /// Bytes on their way.
@@ -189,6 +191,7 @@ impl Worker {
                 rate: lane.estimate().rate(),
                 measured: lane.estimate().is_measured(),
                 rtt: u64::from(info.rtt) * 1000,
+                min_rtt: u64::from(info.min_rtt) * 1000,
                 delivered: info.delivered,
                 queued: info.queued,
                 retransmitted: info.retransmitted,
