@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cache
 from pathlib import Path
 
 from .figures import Column, Failed, Figure, Parts, Sample, Table, alternate
-from .programs import POLYRAIL, ROOT, Output, alone, provider_missing
+from .programs import POLYRAIL, ROOT, Output, Place, alone, provider_missing
 
 OSU = "build the OSU micro-benchmarks with this MPI's mpicc and set {} to the directory that holds pt2pt/osu_latency"
 OPEN_MPI_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -38,17 +39,25 @@ def osu_directory(variable: str) -> Path | None:
     return None
 
 
-def launch(family: str, ranks: int, hosts: str) -> list[str]:
-    """mpiexec's own arguments, on one host or on those of the lab. There are as many ranks as one machine can bear: none is bound to a core."""
+@cache
+def rails() -> str:
+    """The lab's rails, by their names: all that joins its hosts but the network by which programs are started."""
+    links = alone(["ip", "-brief", "link"], place=Place("a")).text.split()
+    return ",".join(sorted(name for link in links if re.fullmatch(r"r[0-9]+", name := link.split("@")[0])))
+
+
+def launch(family: str, ranks: int, hosts: str, over: str = "") -> list[str]:
+    """mpiexec's own arguments, on one host or on those of the lab, by all of its rails or these. There are as many ranks as one machine can bear:
+    none is bound to a core."""
     if hosts == "one":
         return ["-n", str(ranks)] if family == "mpich" else ["-n", str(ranks), "--bind-to", "none", "--map-by", ":oversubscribe"]
     ssh, names = os.environ["POLYRAIL_LAB_SSH"], os.environ["POLYRAIL_LAB_HOSTS"].split()
     each = ranks // len(names)
     if family == "mpich":
-        return ["-n", str(ranks), "-hosts", ",".join(names), "-ppn", str(each), "-iface", "ctl", "-launcher", "ssh", "-launcher-exec", ssh]
+        return ["-n", str(ranks), "-hosts", ",".join(names), "-ppn", str(each), "-iface", "ctl", "-launcher", "ssh", "-launcher-exec", ssh, "-genv", "UCX_NET_DEVICES", over or rails()]
     prte = ["--prtemca", "prte_if_include", "ctl", "--prtemca", "plm_ssh_agent", ssh]
     slots = ",".join(f"{name}:{each}" for name in names)
-    return ["-n", str(ranks), "--bind-to", "none", "--host", slots, "--map-by", "node", *prte]
+    return ["-n", str(ranks), "--bind-to", "none", "--host", slots, "--map-by", "node", *prte, "--mca", "btl_tcp_if_include", over or rails()]
 
 
 def mpiexec(program: Path) -> str:

@@ -92,9 +92,11 @@ class Contender:
     ours: bool = False
     ranks: int = 2
     build: Build = OURS
+    # its rails, by their names; empty: all
+    over: str = ""
 
     def command(self, program: Path, *words: object) -> list[str]:
-        launch = [*mpi.launch(self.family, self.ranks, "two"), *self.arguments]
+        launch = [*mpi.launch(self.family, self.ranks, "two", self.over), *self.arguments]
         before = [str(self.build.command), "run", *launch, "--"] if self.ours else [mpi.mpiexec(program), *launch]
         environment = (f"{name}={value}" for name, value in {**mpi.OPEN_MPI_ROOT, **self.env}.items())
         return ["env", *environment, *before, str(program), *map(str, words)]
@@ -131,15 +133,14 @@ def ours(rails: int, name: str = "polyrail", build: Build = OURS) -> Contender:
 
 def ucx(rails: int, told: bool = True, name: str = "MPICH, UCX") -> Contender:
     """MPICH over UCX, which uses two rails unless it is told to use more."""
-    env = {"MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": names(rails)}
+    env = {"MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "tcp,self"}
     if told:
         env |= {f"UCX_MAX_{kind}_RAILS": str(rails) for kind in ("RNDV", "EAGER", "RMA")}
-    return Contender(name, "mpich", env)
+    return Contender(name, "mpich", env, over=names(rails))
 
 
 def open_mpi(rails: int, name: str = "Open MPI, tcp") -> Contender:
-    words = ["--mca", "pml", "ob1", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", names(rails)]
-    return Contender(name, "openmpi", {}, words)
+    return Contender(name, "openmpi", {}, ["--mca", "pml", "ob1", "--mca", "btl", "self,tcp"], over=names(rails))
 
 
 def libfabric(name: str = "MPICH, libfabric tcp") -> Contender:
