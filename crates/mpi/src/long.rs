@@ -16,8 +16,9 @@ pub const PIECE: usize = 256 << 10;
 const AHEAD: usize = 4;
 /// Pieces that there is room for, where they are combined: one of them, one that is under way to the next host, and others that come.
 const RING: usize = 4;
-/// Bytes that all hosts combine together, each a part.
-const TOGETHER: usize = 1 << 20;
+/// Bytes that all hosts combine together, each a part: of what is shorter than two of the first a half, so that some travels while a host's ranks
+/// combine, but no less than the second.
+const TOGETHER: (usize, usize) = (1 << 20, 512 << 10);
 /// Those that are under way at the same time.
 const STAGES: usize = 3;
 
@@ -179,7 +180,8 @@ impl Team {
         into: *mut u8,
         terms: &Terms,
     ) -> Result<(), Failed> {
-        let chunk = TOGETHER / terms.extent * terms.extent;
+        let together = (terms.bytes() / 2).clamp(TOGETHER.1, TOGETHER.0);
+        let chunk = together / terms.extent * terms.extent;
         let all: Vec<(usize, usize)> = pieces(terms.bytes(), chunk).collect();
         let hosts = self.layout.hosts();
         // what this host has; and of its own part what each other has
