@@ -1,4 +1,4 @@
-"""The OSU micro-benchmarks over Polyrail, and over what each MPI uses when it is left alone."""
+"""The OSU micro-benchmarks over Polyrail, and over what each MPI uses when it is left alone (in the lab, of its rails)."""
 
 from __future__ import annotations
 
