@@ -352,6 +352,8 @@ others! {
     };
     MPI_Win_lock PMPI_Win_lock(kind, rank, assert, win) |_next| window::lock(int(kind), int(rank), int(assert), win);
     MPI_Win_unlock PMPI_Win_unlock(rank, win) |_next| window::unlock(int(rank), win);
+    MPI_Win_flush PMPI_Win_flush(rank, win) |next| window::at_home(int(rank), win, next);
+    MPI_Win_flush_local PMPI_Win_flush_local(rank, win) |next| window::at_home(int(rank), win, next);
     MPI_Win_lock_all PMPI_Win_lock_all(assert, win) |_next| window::lock_all(int(assert), win);
     MPI_Win_unlock_all PMPI_Win_unlock_all(win) |_next| window::unlock_all(win);
     MPI_Init PMPI_Init(count, arguments) |next| begun(next());

@@ -2,10 +2,10 @@
 //! (`MPI_MODE_NOCHECK`). MPICH's own locks are messages that the target's calls answer; Open MPI's between hosts are atomic operations like
 //! these, and stay.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
 use polyrail_core::ticket::{Kind, Ticket};
 use polyrail_pmpi::{Flavour, abi};
@@ -14,7 +14,7 @@ use crate::area::LOCKS;
 use crate::comm;
 use crate::far::Far;
 use crate::library::{
-    Failed, LookIn, info_get, win_call_errhandler, win_free, win_lock, win_lock_all, win_unlock,
+    Failed, LookIn, comm_rank, info_get, win_call_errhandler, win_free, win_lock, win_lock_all, win_unlock,
     win_unlock_all,
 };
 use crate::locks::Locks;
@@ -30,8 +30,16 @@ static THERE: AtomicUsize = AtomicUsize::new(0);
 
 static WINDOWS: RwLock<BTreeMap<usize, Arc<Window>>> = RwLock::new(BTreeMap::new());
 
-/// Those of Open MPI's whose ranks share a host: their locks are its own, in that host's memory.
-static NEAR: RwLock<BTreeSet<usize>> = RwLock::new(BTreeSet::new());
+/// What is known of all windows, whoever's their locks are.
+static KNOWN: RwLock<BTreeMap<usize, Known>> = RwLock::new(BTreeMap::new());
+
+#[derive(Clone, Copy)]
+struct Known {
+    /// Of this process.
+    rank: c_int,
+    /// Open MPI's, and its ranks share a host: their locks are its own, in that host's memory.
+    near: bool,
+}
 
 /// A window of the program's whose locks are ours.
 struct Window {
@@ -160,11 +168,15 @@ pub unsafe fn made(code: c_int, info: usize, comm: usize, win: *const usize) -> 
     // SAFETY: as the caller says
     let win = unsafe { abi().handle_at(win) };
     let comm = abi().handle(comm);
-    if abi().flavour == Flavour::OpenMpi {
-        let members = room().map_or(Ok(None), |room| members(comm, room)).unwrap_or(None);
-        if members.is_some_and(|members| members.hosts.iter().all(|host| *host == members.hosts[0])) {
-            NEAR.write().unwrap_or_else(PoisonError::into_inner).insert(win);
-        }
+    let is_open = abi().flavour == Flavour::OpenMpi;
+    let mut rank = 0;
+    // SAFETY: the program's communicator, and a place for the answer
+    if unsafe { comm_rank(comm, &mut rank) }.is_ok() {
+        let members = room().filter(|_| is_open).map_or(Ok(None), |room| members(comm, room)).unwrap_or(None);
+        let near = members.is_some_and(|members| members.hosts.iter().all(|host| *host == members.hosts[0]));
+        known_mut().insert(win, Known { rank, near });
+    }
+    if is_open {
         return 0;
     }
     match Window::new(info, comm) {
@@ -187,11 +199,14 @@ pub unsafe fn free(win: *mut usize) -> c_int {
     let all = || WINDOWS.write().unwrap_or_else(PoisonError::into_inner);
     // before another window can have the handle
     let window = all().remove(&handle);
-    NEAR.write().unwrap_or_else(PoisonError::into_inner).remove(&handle);
+    let known = known_mut().remove(&handle);
     // SAFETY: the program's own call
     if let Err(failed) = unsafe { win_free(win) } {
         if let Some(window) = window {
             all().insert(handle, window);
+        }
+        if let Some(known) = known {
+            known_mut().insert(handle, known);
         }
         return mpi_code(Err(failed));
     }
@@ -235,7 +250,7 @@ pub fn lock(kind: c_int, rank: c_int, assert: c_int, win: usize) -> c_int {
 /// `MPI_Win_unlock`.
 pub fn unlock(rank: c_int, win: usize) -> c_int {
     // SAFETY: the program's own call
-    let done = unsafe { win_unlock(rank, win) };
+    let done = at_home(rank, win, || unsafe { win_unlock(rank, win) });
     let window = find(win);
     let held = window.as_ref().and_then(|window| window.held().one.remove(&rank));
     let left = window.zip(held).map_or(Ok(()), |(window, ticket)| window.locks.leave(rank, ticket));
@@ -279,10 +294,23 @@ pub fn unlock_all(win: usize) -> c_int {
 /// Takes a lock of the MPI's own. Open MPI's, among ranks of a host, waits for a word in their memory, and only looks in at the provider, which would
 /// put it to sleep for want of messages: none ends that wait.
 fn by_the_mpi(win: usize, take: impl FnOnce() -> Result<(), Failed>) -> c_int {
-    let near = abi().flavour == Flavour::OpenMpi
-        && NEAR.read().unwrap_or_else(PoisonError::into_inner).contains(&abi().handle(win));
-    let _looking = near.then(LookIn::begin);
+    let _looking = known(win).is_some_and(|known| known.near).then(LookIn::begin);
     mpi_code(take())
+}
+
+/// Completes what this process has begun at this rank. If that is itself, it waits for nobody: MPICH then works off messages from itself, chunk by
+/// chunk, by memory of its own, and only looks in at the provider, which would give the processor away for want of messages, each time.
+pub fn at_home<T>(rank: c_int, win: usize, complete: impl FnOnce() -> T) -> T {
+    let _looking = known(win).is_some_and(|known| known.rank == rank).then(LookIn::begin);
+    complete()
+}
+
+fn known(win: usize) -> Option<Known> {
+    KNOWN.read().unwrap_or_else(PoisonError::into_inner).get(&abi().handle(win)).copied()
+}
+
+fn known_mut() -> RwLockWriteGuard<'static, BTreeMap<usize, Known>> {
+    KNOWN.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The code of what the MPI's own call found, of which its error handler has heard.

@@ -1,5 +1,5 @@
 // What the programs of cases have in common: a rank's number, what must hold, and the case that the first argument names.
-#define _DEFAULT_SOURCE
+#define _GNU_SOURCE
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 static int rank, size;
+// which threads the program says that it has
+static int level = MPI_THREAD_MULTIPLE;
 
 static void must(int holds, const char *what) {
     if (!holds) {
@@ -22,7 +24,7 @@ struct run {
 
 static int run_case(int argc, char **argv, const struct run *all, size_t cases) {
     int provided;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+    MPI_Init_thread(&argc, &argv, level, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     for (size_t i = 0; i < cases; i++)

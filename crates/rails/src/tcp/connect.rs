@@ -171,7 +171,8 @@ impl Side {
 /// by this alone. Its smoothed round trip says nothing after a handshake: the gateway's kernel acknowledges late, by up to 40 ms, what is not
 /// answered at once.
 fn comes_by_gateway(near: &LinkStats, far: u32) -> bool {
-    near.rtt.min(near.min_rtt) < far / 2
+    let shortest = [near.rtt, near.min_rtt].into_iter().filter(|known| *known > 0).min();
+    shortest.unwrap_or(0) < far / 2
 }
 
 fn local_ip(connection: &OwnedFd) -> Option<IpAddr> {
@@ -189,5 +190,6 @@ mod tests {
         assert!(comes_by_gateway(&of(60, 40), 2_000));
         assert!(comes_by_gateway(&of(5_664, 10), 10_200), "one acknowledgement of eight came after 40 ms");
         assert!(!comes_by_gateway(&of(10_300, 10_100), 10_200), "the peer itself");
+        assert!(!comes_by_gateway(&of(10_300, 0), 10_200), "a shortest that is not known");
     }
 }

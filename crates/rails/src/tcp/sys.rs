@@ -135,7 +135,7 @@ pub(super) fn info(fd: RawFd) -> Option<LinkStats> {
         rtt: word(68),
         retransmitted: word(100),
         segments: word(156),
-        min_rtt: word(148),
+        min_rtt: shortest(word(148)),
         peer_window: word(228),
         received: long(128),
         lost: word(32),
@@ -146,6 +146,11 @@ pub(super) fn info(fd: RawFd) -> Option<LinkStats> {
         narrow: long(184),
         ..LinkStats::default()
     })
+}
+
+/// A shortest round trip as `tcp_info` has it, which is all ones as long as there was none.
+const fn shortest(said: u32) -> u32 {
+    if said == u32::MAX { 0 } else { said }
 }
 
 /// Whether the peer's kernel has something to acknowledge, data or a probe, and has been silent for so long. A peer that
