@@ -2,6 +2,8 @@
 
 /// Bytes before those of a message between parts.
 pub(crate) const HEAD: usize = 24;
+/// The tag of a value that is of no link: what a member tells of itself.
+pub(crate) const TOLD: u64 = u64::MAX;
 /// Tags of links, at most.
 pub(crate) const TAGS: u16 = 1 << 12;
 
@@ -64,6 +66,16 @@ pub(crate) fn write_message(
     into.extend(u64::from(epoch).to_le_bytes());
     into.extend(number.to_le_bytes());
     bytes.iter().for_each(|bytes| into.extend(*bytes));
+}
+
+/// How many of so many bytes of a message with this tag are a part's own; the others are what stands before them, or words of members.
+pub fn segment_of_message(tag: u64, len: usize) -> usize {
+    if tag >> 60 == Class::View as u64 { 0 } else { len.saturating_sub(HEAD) }
+}
+
+/// The same of a value, before which nothing stands; members tell each other of themselves without a link.
+pub fn segment_of_value(tag: u64, len: usize) -> usize {
+    if tag == TOLD { 0 } else { len }
 }
 
 /// What a message is, and of which link; none: it has no head, or one that there is not.

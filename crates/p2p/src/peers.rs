@@ -3,7 +3,7 @@
 use crate::board::Board;
 use crate::error::{Error, breach, other_length};
 use crate::exchange::{Changed, Exchange, PIECE, SLEEP};
-use crate::link::{Class, HEAD, Link, TAGS, number_of, write_message};
+use crate::link::{Class, HEAD, Link, TAGS, TOLD, number_of, write_message};
 use crate::pause::Pause;
 use crate::rounds::{Rounds, Verdict};
 use crate::seat::Way;
@@ -600,14 +600,14 @@ impl<W: Wire> Peers<W> {
             exchange.wire.newest_counts(peer);
             exchange.told += 1;
             // what cannot be told is not
-            let _ = exchange.wire.put(peer, u64::MAX, exchange.told, bytes);
+            let _ = exchange.wire.put(peer, TOLD, exchange.told, bytes);
         }
         Ok(())
     }
 
     /// The newest that another member told, if it was not had before.
     pub fn told(&mut self, member: usize) -> Option<Vec<u8>> {
-        match self.exchange.wire.take(*self.exchange.peers.get(member)?, u64::MAX) {
+        match self.exchange.wire.take(*self.exchange.peers.get(member)?, TOLD) {
             Taken::New { bytes, .. } => Some(bytes.to_vec()),
             _ => None,
         }

@@ -7,6 +7,7 @@ use polyrail_rails::mailbox::{Mailbox, Scheme};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub use crate::link::{segment_of_message, segment_of_value};
 pub use polyrail_rails::PeerIdx;
 pub use polyrail_rails::mailbox::{Done, PutError, Taken};
 pub use polyrail_rails::worker::Refused;

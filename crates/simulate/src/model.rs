@@ -30,7 +30,7 @@ pub struct Model {
     pub unit: f64,
     /// How much longer it takes than that now and then: the mean of an exponential distribution, as a share.
     pub jitter: f64,
-    /// Messages longer than 256 bytes count as if they were so much longer: what is computed stands for something larger.
+    /// Parts' own bytes count as if they were so many times as many: what is computed stands for something larger.
     pub scale: f64,
     /// How much later a lost message comes.
     pub recovery: Duration,

@@ -2,18 +2,15 @@
 
 use crate::model::{Line, Model};
 use polyrail_core::sim::Rng;
-use polyrail_p2p::wire::{Done, PeerIdx};
-use std::cmp::Reverse;
+use polyrail_p2p::wire::{Done, PeerIdx, segment_of_message, segment_of_value};
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Bytes of what stands before a message on a wire.
 const FRAME: usize = 64;
-/// Messages up to this are words, and not scaled.
-const WORD: usize = 256;
 
-/// Bytes that may wait before a card, or before a line between sites besides those that are under way on it: who sends more there is held up. Without a bound, members that wait for
-/// nobody would fill it for ever, and what is behind would never come.
+/// Bytes that may wait before a card: who sends more there is held up. Without a bound, members that wait for nobody would fill it for ever, and what is behind would never come.
 const ROOM: f64 = 65536.0;
 
 /// Nanoseconds.
@@ -44,9 +41,12 @@ enum Event {
     Free {
         member: usize,
     },
-    /// What a card could not send before, it may now.
-    Again {
-        member: usize,
+    /// It is before the line between two sites, and comes so long later than it would have.
+    Join(Item, Time),
+    /// A line may have carried what is to go first, if nothing has changed since this was found out.
+    Carried {
+        sites: (u32, u32),
+        change: u64,
     },
     /// It is before the card of who is to have it, which comes to it so long later than it would have, as it was lost on the way.
     Reach(Item, Time),
@@ -69,8 +69,8 @@ pub(crate) struct Node {
     /// To the same site, and to others, with the order in which they were given.
     queues: [VecDeque<(u64, Item)>; 2],
     given: u64,
-    /// From when on it may send to others, before whose line is too much.
-    far_from: Time,
+    /// What it sent to another site is still on the line: its next waits, while other hosts' go at the same time.
+    is_on_line: bool,
     is_sending: bool,
     /// Until when the card receives what it is receiving.
     receives: Time,
@@ -91,6 +91,66 @@ pub(crate) struct Node {
     died: Option<Time>,
 }
 
+/// What a line carries of each byte is counted in such parts.
+const UNIT: f64 = 1024.0;
+
+/// A line between two sites, which carries what hosts have on it at the same time, of each as much.
+#[derive(Default)]
+struct Shared {
+    under_way: BinaryHeap<Reverse<Transfer>>,
+    /// So much it has carried, by now, of each that was there all the time.
+    carried: u64,
+    since: Time,
+    joined: u64,
+    change: u64,
+}
+
+/// The order is that in which they end.
+struct Transfer {
+    /// When so much is carried of each.
+    ends: u64,
+    joined: u64,
+    item: Item,
+    late: Time,
+}
+
+impl Transfer {
+    fn key(&self) -> (u64, u64) {
+        (self.ends, self.joined)
+    }
+}
+
+impl PartialEq for Transfer {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Transfer {}
+
+impl PartialOrd for Transfer {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Transfer {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl Shared {
+    /// Carries as much of each as it can until now.
+    fn pass(&mut self, now: Time, rate: f64) {
+        let seconds = (now - self.since) as f64 * 1e-9;
+        self.since = now;
+        if !self.under_way.is_empty() {
+            self.carried += (seconds * rate * UNIT / self.under_way.len() as f64).round() as u64;
+        }
+    }
+}
+
 pub(crate) struct World {
     pub(crate) model: Model,
     pub(crate) now: Time,
@@ -102,8 +162,8 @@ pub(crate) struct World {
     caused: u64,
     /// When something came or was computed last.
     active: Time,
-    /// Until when the line from a site to another is busy.
-    lines: HashMap<(u32, u32), Time>,
+    /// From a site to another.
+    lines: HashMap<(u32, u32), Shared>,
     /// When the last message from one to another comes: none overtakes another.
     order: HashMap<(usize, usize), Time>,
     chance: Rng,
@@ -201,7 +261,8 @@ impl World {
                     self.nodes[member].is_sending = false;
                     self.send_next(member);
                 }
-                Event::Again { member } => self.send_next(member),
+                Event::Join(item, late) => self.join(item, late),
+                Event::Carried { sites, change } => self.carried(sites, change),
                 Event::Reach(item, late) => self.reach(item, late),
                 Event::Arrive(item) => self.arrive(item),
                 Event::Die { member } => {
@@ -255,28 +316,23 @@ impl World {
     }
 
     fn size(&self, what: &What) -> f64 {
-        let len = match what {
-            What::Message { bytes, .. } => bytes.len(),
-            What::Active { bytes } => bytes.len(),
-            What::Value { bytes, .. } => bytes.len(),
+        let (len, segment) = match what {
+            What::Message { tag, bytes } => (bytes.len(), segment_of_message(*tag, bytes.len())),
+            What::Active { bytes } => (bytes.len(), 0),
+            What::Value { tag, bytes, .. } => (bytes.len(), segment_of_value(*tag, bytes.len())),
         };
-        let scale = if len > WORD { self.model.scale } else { 1.0 };
-        FRAME as f64 + len as f64 * scale
+        (FRAME + len - segment) as f64 + segment as f64 * self.model.scale
     }
 
     /// What was given first, of what may be sent.
     fn next_of(&mut self, member: usize) -> Option<Item> {
-        let (now, node) = (self.now, &mut self.nodes[member]);
+        let node = &mut self.nodes[member];
         if node.is_sending {
             return None;
         }
         let given = |which: usize| node.queues[which].front().map(|(given, _)| *given);
-        let may = [given(0), given(1).filter(|_| now >= node.far_from)];
+        let may = [given(0), given(1).filter(|_| !node.is_on_line)];
         if may == [None; 2] {
-            if given(1).is_some() {
-                let at = node.far_from;
-                self.cause(at, Event::Again { member });
-            }
             return None;
         }
         let which = usize::from(may[0].is_none() || may[1].is_some() && may[1] < may[0]);
@@ -291,19 +347,57 @@ impl World {
         let card = nanoseconds(size / self.model.near.rate);
         let is_far = here != there;
         let line: Line = if is_far { self.model.far } else { self.model.near };
-        let mut at = self.now + card + self.model.near.latency.as_nanos() as Time;
-        if is_far {
-            let busy = self.lines.entry((here, there)).or_default();
-            *busy = at.max(*busy) + nanoseconds(size / line.rate);
-            self.nodes[member].far_from = busy.saturating_sub(nanoseconds((ROOM + size) / line.rate));
-            at = *busy + line.latency.as_nanos() as Time;
-        }
+        let at = self.now + card + self.model.near.latency.as_nanos() as Time;
         let is_lost = line.loss > 0.0 && self.chance() < line.loss;
         let late = if is_lost { self.model.recovery.as_nanos() as Time } else { 0 };
         // what has reached the other card and waits there
         let until = self.nodes[item.to].receives.saturating_sub(nanoseconds(ROOM / self.model.near.rate));
         self.cause((self.now + card).max(until), Event::Free { member });
-        self.cause(at, Event::Reach(item, late));
+        self.nodes[member].is_on_line |= is_far;
+        self.cause(at, if is_far { Event::Join(item, late) } else { Event::Reach(item, late) });
+    }
+
+    fn join(&mut self, item: Item, late: Time) {
+        let (size, sites) = (self.size(&item.what), (self.model.sites[item.from], self.model.sites[item.to]));
+        let line = self.lines.entry(sites).or_default();
+        line.pass(self.now, self.model.far.rate);
+        line.joined += 1;
+        line.under_way.push(Reverse(Transfer {
+            ends: line.carried + (size * UNIT) as u64,
+            joined: line.joined,
+            item,
+            late,
+        }));
+        self.carry(sites);
+    }
+
+    /// The line's next event.
+    fn carry(&mut self, sites: (u32, u32)) {
+        let Some(line) = self.lines.get_mut(&sites) else { return };
+        line.change += 1;
+        let change = line.change;
+        let Some(Reverse(first)) = line.under_way.peek() else { return };
+        let left = first.ends.saturating_sub(line.carried) as f64 / UNIT * line.under_way.len() as f64;
+        // not before it is whole
+        let at = self.now + nanoseconds(left / self.model.far.rate) + 1;
+        self.cause(at, Event::Carried { sites, change });
+    }
+
+    fn carried(&mut self, sites: (u32, u32), change: u64) {
+        let Some(line) = self.lines.get_mut(&sites).filter(|line| line.change == change) else { return };
+        line.pass(self.now, self.model.far.rate);
+        let mut whole = Vec::new();
+        while line.under_way.peek().is_some_and(|Reverse(first)| first.ends <= line.carried) {
+            whole.extend(line.under_way.pop());
+        }
+        let at = self.now + self.model.far.latency.as_nanos() as Time;
+        self.carry(sites);
+        for Reverse(Transfer { item, late, .. }) in whole {
+            let from = item.from;
+            self.cause(at, Event::Reach(item, late));
+            self.nodes[from].is_on_line = false;
+            self.send_next(from);
+        }
     }
 
     fn reach(&mut self, item: Item, late: Time) {

@@ -60,6 +60,35 @@ fn in_step_it_takes_what_the_network_and_the_processors_take() {
     assert!(each > least && each < least + 1.5e-3, "{each} {least}");
 }
 
+/// Seconds of an iteration in step.
+fn each(model: &Model, bytes: usize) -> f64 {
+    let members = model.sites.len() as u32;
+    let ended =
+        run(model, &job(Scheme::Synchronous, members), |peers| shrink(peers.unwrap(), bytes)).unwrap();
+    ended[0].0.as_secs_f64() / (ended[0].1.0 + 1) as f64
+}
+
+#[test]
+fn hosts_of_a_site_share_the_line_to_another() {
+    let mut model = Model { overhead: Duration::ZERO, ..Model::alike(4, line(1e9), 20e-3) };
+    model.sites = vec![0, 0, 1, 1];
+    model.far = Line { rate: 1e6, latency: Duration::ZERO, loss: 0.0 };
+    // two messages of 10 kB at the same time, of which none is there before both are; one after the other, the first's host would be ahead of the second's and its next
+    // message travel while that computes
+    let took = each(&model, 10_000);
+    assert!((0.04..0.043).contains(&took), "{took}");
+}
+
+#[test]
+fn what_stands_for_more_travels_as_more_however_short_and_words_do_not() {
+    let mut model = Model { overhead: Duration::ZERO, ..Model::alike(2, line(1e6), 1e-3) };
+    let plain = each(&model, 100);
+    model.scale = 100.0;
+    let took = each(&model, 100);
+    let more = 2.0 * 100.0 * 99.0 / 1e6;
+    assert!((more - 1e-6..more + 2e-4).contains(&(took - plain)), "{plain} {took}");
+}
+
 #[test]
 fn the_same_model_gives_the_same() {
     for scheme in [Scheme::Synchronous, Scheme::Asynchronous, Scheme::Bounded(2), Scheme::Hybrid] {

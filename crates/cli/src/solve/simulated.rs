@@ -129,6 +129,25 @@ impl Network {
     }
 }
 
+impl Network {
+    fn means(&self, members: usize, pieces: [usize; 3]) -> Means {
+        let model = self.model(members, 1.0);
+        let (count, speed) = self.slow.unwrap_or((0, 1.0));
+        let first = model.speeds.iter().position(|one| *one < 1.0).unwrap_or(0);
+        Means {
+            rate: self.line.rate,
+            latency: self.line.latency.as_secs_f64(),
+            overhead: model.overhead.as_secs_f64(),
+            unit: self.unit,
+            sites: self.sites,
+            far_rate: self.far.rate,
+            far_latency: self.far.latency.as_secs_f64(),
+            slow: (first, count, speed),
+            pieces,
+        }
+    }
+}
+
 /// What came of it, also as JSON.
 #[derive(Serialize)]
 struct Told {
@@ -151,6 +170,25 @@ struct Told {
     iterations_alone: u64,
     /// The share of the time that they waited, in the mean.
     waited: f64,
+    model: Means,
+}
+
+/// What the network's name means: rates in bytes per second, times in seconds.
+#[derive(Serialize)]
+struct Means {
+    rate: f64,
+    latency: f64,
+    /// Of a message, at either side.
+    overhead: f64,
+    /// Of a point.
+    unit: f64,
+    sites: usize,
+    far_rate: f64,
+    far_latency: f64,
+    /// The first of those that are slow, how many they are, and how fast.
+    slow: (usize, usize, f64),
+    /// In each direction.
+    pieces: [usize; 3],
 }
 
 /// Runs it, and tells of it.
@@ -205,6 +243,7 @@ pub fn main(args: &Obstacle, network: &Network) -> Result<(), Error> {
         iterations: [iterations().min().unwrap_or(0), iterations().max().unwrap_or(0)],
         iterations_alone: alone[0].1.progress.iterations,
         waited: ended.iter().map(|(_, ended)| ended.progress.waited).sum::<f64>() / seconds / peers as f64,
+        model: network.means(peers, task.divide(parts)?.pieces()),
     };
     if args.json {
         output::print_line(&serde_json::to_string(&told).expect("numbers and names"));
