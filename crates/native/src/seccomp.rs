@@ -5,13 +5,21 @@
 //! All unsafe code of it stands in this file.
 
 use crate::ptrace::ARCHITECTURE;
-use std::io;
-use std::mem::{MaybeUninit, size_of};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use std::fmt::Display;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// What becomes of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,64 +132,77 @@ fn install(filter: &[libc::sock_filter]) -> io::Result<OwnedFd> {
 
 /// The descriptor by which calls are answered.
 #[derive(Debug)]
-pub struct Listener(OwnedFd);
+pub struct Listener {
+    fd: OwnedFd,
+    /// A call that was taken before anybody asked.
+    first: Mutex<Option<Notice>>,
+}
 
-/// One control message with one descriptor.
-const CONTROL: usize = 64;
-
+/// By a system call of its own, which no library between this and the kernel sees: one that records calls makes others for each, which nobody would answer before the
+/// descriptor is there.
 fn pass(socket: BorrowedFd<'_>, fd: BorrowedFd<'_>) -> io::Result<()> {
-    let mut byte = 0_u8;
-    let mut iov = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    let mut control = [0_u64; CONTROL / 8];
-    // SAFETY: zeros are a message header without anything
-    let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
-    message.msg_iov = &raw mut iov;
-    message.msg_iovlen = 1;
-    message.msg_control = control.as_mut_ptr().cast();
-    let size = size_of::<RawFd>() as u32;
-    // SAFETY: computes a number
-    message.msg_controllen = unsafe { libc::CMSG_SPACE(size) } as _;
-    // SAFETY: the control buffer is long enough for a header and a descriptor, and aligned
-    unsafe {
-        let header = libc::CMSG_FIRSTHDR(&raw const message);
-        (*header).cmsg_level = libc::SOL_SOCKET;
-        (*header).cmsg_type = libc::SCM_RIGHTS;
-        (*header).cmsg_len = libc::CMSG_LEN(size) as _;
-        libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(fd.as_raw_fd());
-    }
-    // SAFETY: all that the header points to lives through the call
-    match unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) } {
-        0.. => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut room);
+    let fds = [fd];
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    sendmsg(socket, &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
 }
 
 fn taken(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let mut byte = 0_u8;
-    let mut iov = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    let mut control = [0_u64; CONTROL / 8];
-    // SAFETY: zeros are a message header without anything
-    let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
-    message.msg_iov = &raw mut iov;
-    message.msg_iovlen = 1;
-    message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = CONTROL as _;
-    let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
-    // SAFETY: all that the header points to lives through the call, and is this function's to be written
-    if unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) } < 0 {
-        return Err(io::Error::last_os_error());
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut room);
+    let (mut byte, flags) = ([0], RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT);
+    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, flags)?;
+    let mut fds = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    fds.next().and_then(|mut fds| fds.next()).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Waits for one of two; what there is of each.
+fn first_of(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> io::Result<[PollFlags; 2]> {
+    let mut both = [one, other].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    loop {
+        match poll(&mut both, None) {
+            Ok(_) => return Ok([both[0].revents(), both[1].revents()]),
+            Err(Errno::INTR) => {}
+            Err(why) => return Err(why.into()),
+        }
     }
-    // SAFETY: looks at what the kernel wrote, within the length that it said
-    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
-    // SAFETY: it is none, or lies in the control buffer
-    let is_ours = |header: *mut libc::cmsghdr| unsafe {
-        (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS
+}
+
+/// Takes the descriptor from who is being started, and has the kernel carry out his calls as long as he has not become the program: libraries between this and the kernel may make
+/// some, and who starts him waits for him. Until `ended`, or he has become it. None: he has not sent the descriptor.
+fn answer_beginning(
+    socket: &UnixDatagram,
+    theirs: RawFd,
+    ended: BorrowedFd<'_>,
+) -> io::Result<Option<Listener>> {
+    // he has this socket until then, and nobody ever has another by its name
+    let name = |process: &dyn Display| std::fs::read_link(format!("/proc/{process}/fd/{theirs}")).ok();
+    let mark = name(&"self");
+    first_of(socket.as_fd(), ended)?;
+    let fd = match taken(socket.as_fd()) {
+        Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        fd => fd?,
     };
-    if header.is_null() || !is_ours(header) {
-        return Err(io::ErrorKind::InvalidData.into());
+    let mut listener = Listener { fd, first: Mutex::new(None) };
+    loop {
+        let [calls, end] = first_of(listener.fd.as_fd(), ended)?;
+        if !calls.contains(PollFlags::IN) {
+            break;
+        }
+        let Some(notice) = listener.received()? else { continue };
+        if end.is_empty() && mark.is_some() && name(&notice.thread) == mark {
+            listener.answer(&notice, Verdict::Continue);
+        } else {
+            listener.first = Mutex::new(Some(notice));
+            break;
+        }
     }
-    // SAFETY: a message of that kind has a descriptor, which is this process's from now on
-    Ok(unsafe { OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<RawFd>().read_unaligned()) })
+    Ok(Some(listener))
 }
 
 /// The descriptor of this number that the program which became this one left open for it, and that programs which this one starts do not get. Once
@@ -210,6 +231,8 @@ pub fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
 pub fn spawn(command: &mut Command, rules: &[Rule]) -> io::Result<(Child, Listener)> {
     let filter = filter(rules);
     let (ours, theirs) = UnixDatagram::pair()?;
+    let (ended, end) = UnixStream::pair()?;
+    let mark = theirs.as_raw_fd();
     let begin = move || {
         // nobody would answer its calls any more
         // SAFETY: a plain call
@@ -221,8 +244,18 @@ pub fn spawn(command: &mut Command, rules: &[Rule]) -> io::Result<(Child, Listen
     };
     // SAFETY: what runs between fork and exec makes system calls alone; it closes a descriptor, and allocates nothing
     unsafe { command.pre_exec(begin) };
-    let child = command.spawn()?;
-    Ok((child, Listener(taken(ours.as_fd())?)))
+    std::thread::scope(|scope| {
+        let answers = std::thread::Builder::new()
+            .spawn_scoped(scope, || answer_beginning(&ours, mark, ended.as_fd()))?;
+        // by this thread, whose end ends the program
+        let child = command.spawn();
+        drop(end);
+        let listener = answers.join().map_err(|_| io::Error::other("who answers first calls has ended"))?;
+        match (child?, listener?) {
+            (child, Some(listener)) => Ok((child, listener)),
+            (_, None) => Err(io::ErrorKind::InvalidData.into()),
+        }
+    })
 }
 
 /// Whether programs can be started so here: tries it with one that does nothing.
@@ -261,8 +294,11 @@ impl Listener {
     /// # Errors
     /// The kernel does not say.
     pub fn next(&self) -> io::Result<Option<Notice>> {
+        if let Some(first) = self.first.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Ok(Some(first));
+        }
         loop {
-            let mut wait = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            let mut wait = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
             // SAFETY: one structure, which lives through the call
             if unsafe { libc::poll(&raw mut wait, 1, -1) } < 0 {
                 match io::Error::last_os_error() {
@@ -273,28 +309,32 @@ impl Listener {
             if wait.revents & libc::POLLIN == 0 {
                 return Ok(None);
             }
-            // SAFETY: zeros are what the kernel wants there
-            let mut notice: libc::seccomp_notif = unsafe { MaybeUninit::zeroed().assume_init() };
-            match ioctl(&self.0, RECEIVE, &mut notice) {
-                Ok(()) => {
-                    return Ok(Some(Notice {
-                        id: notice.id,
-                        thread: notice.pid,
-                        call: notice.data.nr.into(),
-                        arguments: notice.data.args,
-                    }));
-                }
-                // who made it was killed meanwhile
-                Err(why) if matches!(why.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => {}
-                Err(why) => return Err(why),
+            if let Some(notice) = self.received()? {
+                return Ok(Some(notice));
             }
+        }
+    }
+
+    /// The call that waits; none: who made it was killed meanwhile.
+    fn received(&self) -> io::Result<Option<Notice>> {
+        // SAFETY: zeros are what the kernel wants there
+        let mut notice: libc::seccomp_notif = unsafe { MaybeUninit::zeroed().assume_init() };
+        match ioctl(&self.fd, RECEIVE, &mut notice) {
+            Ok(()) => Ok(Some(Notice {
+                id: notice.id,
+                thread: notice.pid,
+                call: notice.data.nr.into(),
+                arguments: notice.data.args,
+            })),
+            Err(why) if matches!(why.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => Ok(None),
+            Err(why) => Err(why),
         }
     }
 
     /// Whether a call still waits. While it does its thread's number is nobody else's: what was found by that before this was asked was its.
     pub fn waits(&self, notice: &Notice) -> bool {
         let mut id = notice.id;
-        ioctl(&self.0, IS_VALID, &mut id).is_ok()
+        ioctl(&self.fd, IS_VALID, &mut id).is_ok()
     }
 
     /// Tells a call what came of it. False: it does not wait any more.
@@ -305,7 +345,7 @@ impl Listener {
             Verdict::Error(number) => (0, -number, 0),
         };
         let mut response = libc::seccomp_notif_resp { id: notice.id, val, error, flags };
-        ioctl(&self.0, SEND, &mut response).is_ok()
+        ioctl(&self.fd, SEND, &mut response).is_ok()
     }
 }
 
@@ -352,6 +392,27 @@ mod tests {
         assert!(waits.join().unwrap());
         let times = |call| told.iter().filter(|told| **told == call).count();
         assert!(times(libc::SYS_getppid) > 0 && times(libc::SYS_umask) == 2, "{told:?}");
+    }
+
+    #[test]
+    fn calls_before_there_is_a_program_are_nobodys() {
+        if let Err(why) = try_out() {
+            return polyrail_testing::lacking(format_args!("system calls that are shown to others: {why}"));
+        }
+        // made where it is started, once the descriptor is sent
+        let rules = [libc::SYS_close, libc::SYS_execve, libc::SYS_getppid].map(Rule::Tell);
+        let mut command = Command::new("sh");
+        command.args(["-c", "exit 3"]);
+        let (mut child, listener) = spawn(&mut command, &rules).unwrap();
+        let waits = std::thread::spawn(move || child.wait().unwrap().code());
+        let mut told = 0;
+        while let Some(notice) = listener.next().unwrap() {
+            assert_ne!(notice.call, libc::SYS_execve, "it was not the program yet");
+            told += u32::from(notice.call == libc::SYS_getppid);
+            assert!(listener.answer(&notice, Verdict::Continue));
+        }
+        assert_eq!(waits.join().unwrap(), Some(3));
+        assert!(told > 0, "a shell asks for its parent");
     }
 
     #[test]
