@@ -399,6 +399,31 @@ fn any_program_connects_as_ever() {
     assert_eq!(site["asked"], 4 + 1 + 20 + 1 - 1, "{site}");
 }
 
+#[test]
+fn so_it_does_while_it_is_recorded() {
+    if is_lacking() {
+        return;
+    }
+    let sites = Sites::started();
+    let (listener, at) = sites.listener();
+    echo(listener);
+    let refused = TcpListener::bind((at.ip(), 0)).unwrap().local_addr().unwrap().port().to_string();
+    let (ip, port, gateway) = (at.ip().to_string(), at.port().to_string(), sites.east.at.to_string());
+    let recording = sites.files.path().join("recording");
+    // the recorder is in polyrail wrap as well, and has questions of its own for the kernel
+    let got = output(
+        Command::new("timeout")
+            .env("POLYRAIL_RECORDER_DIR", polyrail_testing::built("-p polyrail-preload"))
+            .args(["-k", "5", "60", POLYRAIL, "trace", "--no-kernel", "-o"])
+            .arg(&recording)
+            .args(["--", POLYRAIL, "wrap", "--gateway", &gateway, "--", "python3", "-c", PROGRAM])
+            .args([&ip, &port, &refused]),
+    );
+    assert_eq!(got.status.code(), Some(7), "{}{}", text(&got.stdout), text(&got.stderr));
+    assert!(text(&got.stdout).contains("all right\n"), "{}", text(&got.stderr));
+    assert_eq!(sites.east.status()["sites"][0]["asked"], 4 + 1 + 20 + 1 - 1);
+}
+
 /// Says whom it is connected with, as the gateway of its site knows.
 const SERVER: &str = r#"
 import socket, sys
