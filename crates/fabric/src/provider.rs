@@ -78,6 +78,13 @@ pub extern "C" fn polyrail_asking(begins: c_int) {
     polyrail_rails::worker::asking(begins != 0);
 }
 
+/// The companion (`crates/mpi`) says that the calling thread completes what the process has done to itself, from a call with another number than 0 on until one with 0: where the
+/// MPI does that, there is nothing of it here.
+#[unsafe(no_mangle)]
+pub extern "C" fn polyrail_at_home(begins: c_int) {
+    polyrail_rails::worker::at_home(begins != 0);
+}
+
 /// The companion asks whether a host, by its number, is far: 1, or 0 where it is near or no network has led to it. No lock of a domain is taken: no call of
 /// libfabric's is under way.
 #[unsafe(no_mangle)]

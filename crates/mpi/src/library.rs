@@ -247,6 +247,31 @@ pub fn asking(asks: bool) {
     }
 }
 
+/// Until this is dropped, this thread completes what it has done to itself: the provider has it wait only after many rounds in vain.
+pub struct AtHome(());
+
+impl AtHome {
+    /// From now on.
+    pub fn begin() -> Self {
+        at_home(1);
+        Self(())
+    }
+}
+
+impl Drop for AtHome {
+    fn drop(&mut self) {
+        at_home(0);
+    }
+}
+
+fn at_home(begins: c_int) {
+    static FOUND: OfProvider = OfProvider::new(c"polyrail_at_home");
+    if let Some(found) = FOUND.address() {
+        // SAFETY: the provider's function of this name takes a number
+        unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(c_int)>(found)(begins) };
+    }
+}
+
 /// Whether the provider finds a host far to which it has sent something.
 pub fn is_far(host: u64) -> bool {
     static FOUND: OfProvider = OfProvider::new(c"polyrail_is_far");

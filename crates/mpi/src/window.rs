@@ -14,8 +14,8 @@ use crate::area::LOCKS;
 use crate::comm;
 use crate::far::Far;
 use crate::library::{
-    Failed, LookIn, comm_rank, info_get, win_call_errhandler, win_free, win_lock, win_lock_all, win_unlock,
-    win_unlock_all,
+    AtHome, Failed, LookIn, comm_rank, info_get, win_call_errhandler, win_free, win_lock, win_lock_all,
+    win_unlock, win_unlock_all,
 };
 use crate::locks::Locks;
 use crate::room::room;
@@ -298,10 +298,11 @@ fn by_the_mpi(win: usize, take: impl FnOnce() -> Result<(), Failed>) -> c_int {
     mpi_code(take())
 }
 
-/// Completes what this process has begun at this rank. If that is itself, it waits for nobody: MPICH then works off messages from itself, chunk by
-/// chunk, by memory of its own, and only looks in at the provider, which would give the processor away for want of messages, each time.
+/// Completes what this process has begun at this rank. If that is itself, MPICH works off accumulates from itself, chunk by chunk, by memory of its own, and asks the provider
+/// for messages in between, which would give the processor away for want of them, each time. (It completes what is under way to others, too: then it does wait.)
 pub fn at_home<T>(rank: c_int, win: usize, complete: impl FnOnce() -> T) -> T {
-    let _looking = known(win).is_some_and(|known| known.rank == rank).then(LookIn::begin);
+    let is_own = abi().flavour != Flavour::OpenMpi && known(win).is_some_and(|known| known.rank == rank);
+    let _at_home = is_own.then(AtHome::begin);
     complete()
 }
 

@@ -5,17 +5,16 @@
 //! All unsafe code of it stands in this file.
 
 use crate::ptrace::ARCHITECTURE;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
-use std::fmt::Display;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -176,18 +175,17 @@ fn first_of(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> io::Result<[PollFlags
 /// Takes the descriptor from who is being started, and has the kernel carry out his calls as long as he has not become the program: libraries between this and the kernel may make
 /// some, and who starts him waits for him. Until `ended`, or he has become it. None: he has not sent the descriptor.
 fn answer_beginning(
-    socket: &UnixDatagram,
-    theirs: RawFd,
+    ours: &UnixStream,
+    theirs: OwnedFd,
     ended: BorrowedFd<'_>,
 ) -> io::Result<Option<Listener>> {
-    // he has this socket until then, and nobody ever has another by its name
-    let name = |process: &dyn Display| std::fs::read_link(format!("/proc/{process}/fd/{theirs}")).ok();
-    let mark = name(&"self");
-    first_of(socket.as_fd(), ended)?;
-    let fd = match taken(socket.as_fd()) {
+    first_of(ours.as_fd(), ended)?;
+    let fd = match taken(ours.as_fd()) {
         Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Ok(None),
         fd => fd?,
     };
+    // he alone has this end from now on, until he becomes the program
+    drop(theirs);
     let mut listener = Listener { fd, first: Mutex::new(None) };
     loop {
         let [calls, end] = first_of(listener.fd.as_fd(), ended)?;
@@ -195,7 +193,7 @@ fn answer_beginning(
             break;
         }
         let Some(notice) = listener.received()? else { continue };
-        if end.is_empty() && mark.is_some() && name(&notice.thread) == mark {
+        if end.is_empty() && !has_hung_up(ours)? {
             listener.answer(&notice, Verdict::Continue);
         } else {
             listener.first = Mutex::new(Some(notice));
@@ -203,6 +201,12 @@ fn answer_beginning(
         }
     }
     Ok(Some(listener))
+}
+
+fn has_hung_up(socket: &UnixStream) -> io::Result<bool> {
+    let mut one = [PollFd::new(socket, PollFlags::IN)];
+    poll(&mut one, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+    Ok(!one[0].revents().is_empty())
 }
 
 /// The descriptor of this number that the program which became this one left open for it, and that programs which this one starts do not get. Once
@@ -230,9 +234,10 @@ pub fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
 /// already.
 pub fn spawn(command: &mut Command, rules: &[Rule]) -> io::Result<(Child, Listener)> {
     let filter = filter(rules);
-    let (ours, theirs) = UnixDatagram::pair()?;
+    let (ours, theirs) = UnixStream::pair()?;
     let (ended, end) = UnixStream::pair()?;
-    let mark = theirs.as_raw_fd();
+    let number = theirs.as_raw_fd();
+    let theirs = OwnedFd::from(theirs);
     let begin = move || {
         // nobody would answer its calls any more
         // SAFETY: a plain call
@@ -240,20 +245,28 @@ pub fn spawn(command: &mut Command, rules: &[Rule]) -> io::Result<(Child, Listen
             return Err(io::Error::last_os_error());
         }
         let listener = install(&filter)?;
-        pass(theirs.as_fd(), listener.as_fd())
+        // SAFETY: it was open when this process was made, and nothing has closed it here
+        pass(unsafe { BorrowedFd::borrow_raw(number) }, listener.as_fd())
     };
     // SAFETY: what runs between fork and exec makes system calls alone; it closes a descriptor, and allocates nothing
     unsafe { command.pre_exec(begin) };
     std::thread::scope(|scope| {
         let answers = std::thread::Builder::new()
-            .spawn_scoped(scope, || answer_beginning(&ours, mark, ended.as_fd()))?;
+            .spawn_scoped(scope, || answer_beginning(&ours, theirs, ended.as_fd()))?;
         // by this thread, whose end ends the program
         let child = command.spawn();
         drop(end);
-        let listener = answers.join().map_err(|_| io::Error::other("who answers first calls has ended"))?;
-        match (child?, listener?) {
-            (child, Some(listener)) => Ok((child, listener)),
-            (_, None) => Err(io::ErrorKind::InvalidData.into()),
+        let listener =
+            answers.join().unwrap_or_else(|_| Err(io::Error::other("who answers first calls has ended")));
+        let mut child = child?;
+        match listener.and_then(|listener| listener.ok_or(io::ErrorKind::InvalidData.into())) {
+            Ok(listener) => Ok((child, listener)),
+            Err(why) => {
+                // nobody answers its calls
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(why)
+            }
         }
     })
 }
@@ -419,5 +432,12 @@ mod tests {
     fn a_program_that_is_not_there_is_told() {
         let why = spawn(&mut Command::new("/there/is/none"), &[]).unwrap_err();
         assert_eq!(why.kind(), io::ErrorKind::NotFound);
+        // what tells of it is answered, too
+        if try_out().is_ok() {
+            let rules =
+                [libc::SYS_close, libc::SYS_write, libc::SYS_sendto, libc::SYS_exit_group].map(Rule::Tell);
+            let why = spawn(&mut Command::new("/there/is/none"), &rules).unwrap_err();
+            assert_eq!(why.kind(), io::ErrorKind::NotFound);
+        }
     }
 }

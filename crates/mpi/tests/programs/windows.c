@@ -121,7 +121,7 @@ int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *time, const s
     return (int)syscall(SYS_ppoll, fds, count, time ? &left : NULL, mask, sizeof(long));
 }
 
-// Who completes what he did to himself waits for nobody: MPICH does it in many small steps, after which there is nothing at the provider.
+// Who completes what he did to himself hardly waits: MPICH does it in many small steps, after which there is nothing at the provider.
 static void itself(void) {
     enum { INTS = 1 << 21 };
     int *const from = malloc(INTS * sizeof(int)), *const window = calloc(INTS, sizeof(int));
@@ -136,9 +136,8 @@ static void itself(void) {
     }
     MPI_Accumulate(from, INTS, MPI_INT, rank, 0, INTS, MPI_INT, MPI_SUM, win);
     MPI_Win_unlock(rank, win);
-#ifndef OPEN_MPI // between hosts it takes a lock of its own for each, by the provider
-    must(given_away == 0, "waits for itself as for others");
-#endif
+    // now and then it might wait for others; else it is thousands of times
+    must(given_away < 200, "waits for itself as for others");
     for (int i = 0; i < INTS; i++) must(window[i] == 9 * i, "a sum is wrong");
     MPI_Win_free(&win);
     free(from);

@@ -36,6 +36,8 @@ const NAP_IN_BULK: Duration = Duration::from_millis(1);
 const NAP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(10));
 /// Longest sleep of who asks, and does not wait.
 const NAP_BETWEEN: Duration = Duration::from_micros(100);
+/// Rounds in vain that do nothing, after one another, where the caller completes what he has done to himself.
+const SPIN_AT_HOME: u32 = 1024;
 /// A pause between two rounds after which the caller may have been without a processor, and what he does himself for less than this, if he gave it
 /// away.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -81,12 +83,19 @@ impl Sleeper {
 
 thread_local! {
     static ASKS: Cell<bool> = const { Cell::new(false) };
+    static AT_HOME: Cell<bool> = const { Cell::new(false) };
 }
 
 /// From now on the calling thread asks whether something has come, or no more. It does not wait for it: it may have something else to look after,
 /// and sleeps only where others want the processor, for a short time.
 pub fn asking(asks: bool) {
     ASKS.set(asks);
+}
+
+/// From now on the calling thread completes what it has done to itself, or no more. As far as nobody here knows of it, it does that between two rounds in vain, and waits only if
+/// there are very many of these.
+pub fn at_home(is: bool) {
+    AT_HOME.set(is);
 }
 
 /// Whoever calls this process's workers until [`look_in_no_more`] waits for something else, and rests by himself: rounds in vain return at
@@ -184,6 +193,8 @@ pub struct Idle<C = Machine> {
     waited: (Duration, Duration),
     /// It slept for the rest of something long, which says nothing of others.
     in_bulk: bool,
+    /// Rounds that did nothing for a caller who is [at home](at_home).
+    at_home: u32,
 }
 
 /// Whose a pause between two rounds was.
@@ -232,7 +243,7 @@ impl<C: Clock + Default> Idle<C> {
     /// ([`Worker::in_bulk`](super::Worker::in_bulk)).
     #[inline]
     pub fn naps_in_bulk(&self) -> bool {
-        self.rounds - self.began >= SPIN_IN_BULK && self.sleep_after.is_some()
+        self.rounds - self.began >= SPIN_IN_BULK && self.sleep_after.is_some() && !AT_HOME.get()
     }
 
     /// A round was empty, and the rest of something long is waited for: it takes its time, and whoever it comes from does not wait for
@@ -294,7 +305,20 @@ impl<C: Clock + Default> Idle<C> {
     #[inline(never)]
     fn rest_long(&mut self) -> Rest {
         self.rounds = self.rounds.saturating_add(1);
-        let empty = self.rounds - self.began;
+        if self.yielding && AT_HOME.get() && self.at_home < SPIN_AT_HOME {
+            self.at_home += 1;
+            self.next = self.rounds;
+            return Rest::Spin;
+        }
+        let rest = self.rest_for(self.rounds - self.began);
+        if rest != Rest::Spin {
+            self.at_home = 0;
+        }
+        rest
+    }
+
+    /// After so many empty rounds.
+    fn rest_for(&mut self, empty: u64) -> Rest {
         if !self.yielding {
             return Rest::Spin;
         }
@@ -503,6 +527,19 @@ mod tests {
         assert!((0..10 * SPIN).all(|_| never.rest() == Rest::Yield));
         let mut spinner = Idle::new(false, Some(Duration::ZERO));
         assert!((0..10 * SPIN).all(|_| spinner.rest() == Rest::Spin));
+    }
+
+    #[test]
+    fn who_is_at_home_waits_after_many_rounds_alone() {
+        at_home(true);
+        let mut idle = Idle::new(true, Some(Duration::ZERO));
+        for _ in 0..3 {
+            let spun = (0..).take_while(|_| !idle.naps_in_bulk() && idle.rest() == Rest::Spin).count();
+            assert!((SPIN_AT_HOME as usize..SPIN_AT_HOME as usize + 300).contains(&spun), "{spun}");
+        }
+        at_home(false);
+        idle.busy();
+        assert!((0..).take_while(|_| idle.rest() == Rest::Spin).count() < 300);
     }
 
     #[test]

@@ -34,7 +34,7 @@ mod values;
 pub use crate::wireup::Strangers;
 pub use buffers::User;
 pub use idle::{
-    Idle, Rest, asking, is_asleep_elsewhere, is_looked_in, look_in, look_in_no_more, sleep_between,
+    Idle, Rest, asking, at_home, is_asleep_elsewhere, is_looked_in, look_in, look_in_no_more, sleep_between,
     sleep_no_more, wake_sleepers,
 };
 pub use lanes::{LaneReport, PathReport, Paths};
