@@ -43,7 +43,10 @@ def simgrid() -> str:
     if not (shutil.which("c++") and Path("/usr/include/simgrid/s4u.hpp").exists()):
         return "install a C++ compiler and SimGrid (Debian: libsimgrid-dev)"
     PROGRAM.parent.mkdir(exist_ok=True)
-    alone(["c++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-o", PROGRAM, ROOT / "bench/simgrid.cpp", "-lsimgrid"])
+    try:
+        alone(["c++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-o", PROGRAM, ROOT / "bench/simgrid.cpp", "-lsimgrid"])
+    except Failed as why:
+        return f"bench/simgrid.cpp cannot be built: {why}"
     return ""
 
 

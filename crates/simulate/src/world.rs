@@ -4,7 +4,7 @@ use crate::model::{Line, Model};
 use polyrail_core::sim::Rng;
 use polyrail_p2p::wire::{Done, PeerIdx, segment_of_message, segment_of_value};
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Bytes of what stands before a message on a wire.
@@ -41,8 +41,8 @@ enum Event {
     Free {
         member: usize,
     },
-    /// It is before the line between two sites, and comes so long later than it would have.
-    Join(Item, Time),
+    /// Its first byte is before the line between two sites.
+    Join(Crossing),
     /// A line may have carried what is to go first, if nothing has changed since this was found out.
     Carried {
         sites: (u32, u32),
@@ -66,11 +66,11 @@ pub(crate) struct Value {
 
 #[derive(Default)]
 pub(crate) struct Node {
-    /// To the same site, and to others, with the order in which they were given.
-    queues: [VecDeque<(u64, Item)>; 2],
+    /// By the site that they are for, with the order in which they were given.
+    queues: BTreeMap<u32, VecDeque<(u64, Item)>>,
     given: u64,
-    /// What it sent to another site is still on the line: its next waits, while other hosts' go at the same time.
-    is_on_line: bool,
+    /// To other sites: what it has before each line or on it.
+    ways: BTreeMap<u32, Way>,
     is_sending: bool,
     /// Until when the card receives what it is receiving.
     receives: Time,
@@ -89,6 +89,24 @@ pub(crate) struct Node {
     is_open: bool,
     /// When it was killed.
     died: Option<Time>,
+}
+
+/// On its way to another site.
+struct Crossing {
+    item: Item,
+    /// It comes so long later than it would have.
+    late: Time,
+    /// When its last byte is before the line, at the earliest.
+    whole: Time,
+}
+
+/// What a host has before a line between sites or on it: one message on it, and one before it, while other hosts' go at the same time.
+#[derive(Default)]
+struct Way {
+    is_carried: bool,
+    /// The next leaves when this goes on the line.
+    is_full: bool,
+    waits: Option<Crossing>,
 }
 
 /// What a line carries of each byte is counted in such parts.
@@ -110,8 +128,7 @@ struct Transfer {
     /// When so much is carried of each.
     ends: u64,
     joined: u64,
-    item: Item,
-    late: Time,
+    crossing: Crossing,
 }
 
 impl Transfer {
@@ -162,6 +179,8 @@ pub(crate) struct World {
     caused: u64,
     /// When something came or was computed last.
     active: Time,
+    /// Messages that have left and have not come.
+    under_way: usize,
     /// From a site to another.
     lines: HashMap<(u32, u32), Shared>,
     /// When the last message from one to another comes: none overtakes another.
@@ -189,6 +208,7 @@ impl World {
             free: Vec::new(),
             caused: 0,
             active: 0,
+            under_way: 0,
             lines: HashMap::new(),
             order: HashMap::new(),
             chance,
@@ -245,7 +265,7 @@ impl World {
             let Reverse((at, _, slot)) = self.events.pop()?;
             self.now = at;
             self.free.push(slot);
-            if at > self.active + QUIET {
+            if at > self.active + QUIET && self.under_way == 0 {
                 return None;
             }
             match self.kept[slot].take()? {
@@ -261,11 +281,14 @@ impl World {
                     self.nodes[member].is_sending = false;
                     self.send_next(member);
                 }
-                Event::Join(item, late) => self.join(item, late),
+                Event::Join(crossing) => self.join(crossing),
                 Event::Carried { sites, change } => self.carried(sites, change),
                 Event::Reach(item, late) => self.reach(item, late),
                 Event::Arrive(item) => self.arrive(item),
                 Event::Die { member } => {
+                    // what it has before a line ends with it
+                    self.under_way -=
+                        self.nodes[member].ways.values().filter(|way| way.waits.is_some()).count();
                     self.nodes[member] = Node { died: Some(at), ..Node::default() };
                 }
             }
@@ -290,7 +313,7 @@ impl World {
     /// A value takes the place of one with its tag that has not left.
     pub(crate) fn put(&mut self, from: usize, to: usize, tag: u64, number: u64, bytes: &[u8]) {
         let waiting =
-            self.nodes[from].queues.iter_mut().flatten().find_map(|(_, item)| match &mut item.what {
+            self.nodes[from].queues.values_mut().flatten().find_map(|(_, item)| match &mut item.what {
                 What::Value { tag: of, number, bytes } if item.to == to && *of == tag => {
                     Some((number, bytes))
                 }
@@ -308,10 +331,9 @@ impl World {
     fn give(&mut self, item: Item) {
         let from = item.from;
         self.nodes[from].debt += self.model.overhead.as_nanos() as Time;
-        let is_far = self.model.sites[from] != self.model.sites[item.to];
         let node = &mut self.nodes[from];
         node.given += 1;
-        node.queues[usize::from(is_far)].push_back((node.given, item));
+        node.queues.entry(self.model.sites[item.to]).or_default().push_back((node.given, item));
         self.send_next(from);
     }
 
@@ -330,13 +352,10 @@ impl World {
         if node.is_sending {
             return None;
         }
-        let given = |which: usize| node.queues[which].front().map(|(given, _)| *given);
-        let may = [given(0), given(1).filter(|_| !node.is_on_line)];
-        if may == [None; 2] {
-            return None;
-        }
-        let which = usize::from(may[0].is_none() || may[1].is_some() && may[1] < may[0]);
-        node.queues[which].pop_front().map(|(_, item)| item)
+        let may = |site: &u32| node.ways.get(site).is_none_or(|way| !way.is_full);
+        let first = |(site, queue): (&u32, &VecDeque<(u64, Item)>)| Some((queue.front()?.0, *site));
+        let (_, site) = node.queues.iter().filter(|(site, _)| may(site)).filter_map(first).min()?;
+        node.queues.get_mut(&site)?.pop_front().map(|(_, item)| item)
     }
 
     fn send_next(&mut self, member: usize) {
@@ -347,28 +366,39 @@ impl World {
         let card = nanoseconds(size / self.model.near.rate);
         let is_far = here != there;
         let line: Line = if is_far { self.model.far } else { self.model.near };
-        let at = self.now + card + self.model.near.latency.as_nanos() as Time;
+        let first = self.now + self.model.near.latency.as_nanos() as Time;
         let is_lost = line.loss > 0.0 && self.chance() < line.loss;
         let late = if is_lost { self.model.recovery.as_nanos() as Time } else { 0 };
         // what has reached the other card and waits there
         let until = self.nodes[item.to].receives.saturating_sub(nanoseconds(ROOM / self.model.near.rate));
         self.cause((self.now + card).max(until), Event::Free { member });
-        self.nodes[member].is_on_line |= is_far;
-        self.cause(at, if is_far { Event::Join(item, late) } else { Event::Reach(item, late) });
+        self.under_way += 1;
+        if is_far {
+            self.nodes[member].ways.entry(there).or_default().is_full = true;
+            self.cause(first, Event::Join(Crossing { item, late, whole: first + card }));
+        } else {
+            self.cause(first + card, Event::Reach(item, late));
+        }
     }
 
-    fn join(&mut self, item: Item, late: Time) {
-        let (size, sites) = (self.size(&item.what), (self.model.sites[item.from], self.model.sites[item.to]));
+    /// It goes on the line, unless its host's last is there still.
+    fn join(&mut self, crossing: Crossing) {
+        let Item { from, to, what } = &crossing.item;
+        let (from, size) = (*from, self.size(what));
+        let sites = (self.model.sites[from], self.model.sites[*to]);
+        let way = self.nodes[from].ways.entry(sites.1).or_default();
+        if way.is_carried {
+            way.waits = Some(crossing);
+            return;
+        }
+        (way.is_carried, way.is_full) = (true, false);
         let line = self.lines.entry(sites).or_default();
         line.pass(self.now, self.model.far.rate);
         line.joined += 1;
-        line.under_way.push(Reverse(Transfer {
-            ends: line.carried + (size * UNIT) as u64,
-            joined: line.joined,
-            item,
-            late,
-        }));
+        let ends = line.carried + (size * UNIT) as u64;
+        line.under_way.push(Reverse(Transfer { ends, joined: line.joined, crossing }));
         self.carry(sites);
+        self.send_next(from);
     }
 
     /// The line's next event.
@@ -390,13 +420,16 @@ impl World {
         while line.under_way.peek().is_some_and(|Reverse(first)| first.ends <= line.carried) {
             whole.extend(line.under_way.pop());
         }
-        let at = self.now + self.model.far.latency.as_nanos() as Time;
         self.carry(sites);
-        for Reverse(Transfer { item, late, .. }) in whole {
-            let from = item.from;
+        for Reverse(Transfer { crossing: Crossing { item, late, whole }, .. }) in whole {
+            let way = self.nodes[item.from].ways.entry(sites.1).or_default();
+            way.is_carried = false;
+            let next = way.waits.take();
+            let at = self.now.max(whole) + self.model.far.latency.as_nanos() as Time;
             self.cause(at, Event::Reach(item, late));
-            self.nodes[from].is_on_line = false;
-            self.send_next(from);
+            if let Some(next) = next {
+                self.join(next);
+            }
         }
     }
 
@@ -416,6 +449,8 @@ impl World {
     }
 
     fn arrive(&mut self, Item { from, to, what }: Item) {
+        self.under_way -= 1;
+        self.active = self.now;
         if self.nodes[to].died.is_some() {
             return;
         }

@@ -80,6 +80,25 @@ fn hosts_of_a_site_share_the_line_to_another() {
 }
 
 #[test]
+fn a_host_has_a_line_to_each_site() {
+    let mut model = Model { overhead: Duration::ZERO, ..Model::alike(3, line(1e9), 20e-3) };
+    model.sites = vec![0, 1, 2];
+    model.far = Line { rate: 1e6, latency: Duration::ZERO, loss: 0.0 };
+    // one message of 10 kB on each of six lines
+    let took = each(&model, 10_000);
+    assert!((0.03..0.033).contains(&took), "{took}");
+}
+
+#[test]
+fn what_takes_long_on_its_way_is_waited_for() {
+    let mut model = Model { overhead: Duration::ZERO, ..Model::alike(2, line(1e9), 1e-3) };
+    model.sites = vec![0, 1];
+    model.far = Line { rate: 10.0, latency: Duration::from_secs(1), loss: 0.0 };
+    // a thousand seconds each
+    assert!(each(&model, 10_000) > 1000.0);
+}
+
+#[test]
 fn what_stands_for_more_travels_as_more_however_short_and_words_do_not() {
     let mut model = Model { overhead: Duration::ZERO, ..Model::alike(2, line(1e6), 1e-3) };
     let plain = each(&model, 100);
