@@ -176,7 +176,7 @@ fn first_of(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> io::Result<[PollFlags
 /// some, and who starts him waits for him. Until `ended`, or he has become it. None: he has not sent the descriptor.
 fn answer_beginning(
     ours: &UnixStream,
-    theirs: OwnedFd,
+    theirs: &Mutex<Option<OwnedFd>>,
     ended: BorrowedFd<'_>,
 ) -> io::Result<Option<Listener>> {
     first_of(ours.as_fd(), ended)?;
@@ -185,7 +185,7 @@ fn answer_beginning(
         fd => fd?,
     };
     // he alone has this end from now on, until he becomes the program
-    drop(theirs);
+    *theirs.lock().unwrap_or_else(PoisonError::into_inner) = None;
     let mut listener = Listener { fd, first: Mutex::new(None) };
     loop {
         let [calls, end] = first_of(listener.fd.as_fd(), ended)?;
@@ -205,8 +205,13 @@ fn answer_beginning(
 
 fn has_hung_up(socket: &UnixStream) -> io::Result<bool> {
     let mut one = [PollFd::new(socket, PollFlags::IN)];
-    poll(&mut one, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
-    Ok(!one[0].revents().is_empty())
+    loop {
+        match poll(&mut one, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Ok(_) => return Ok(!one[0].revents().is_empty()),
+            Err(Errno::INTR) => {}
+            Err(why) => return Err(why.into()),
+        }
+    }
 }
 
 /// The descriptor of this number that the program which became this one left open for it, and that programs which this one starts do not get. Once
@@ -227,7 +232,8 @@ pub fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Starts a program under these rules.
+/// Starts a program under these rules, which do not tell of `sendmsg`. Nobody else in this process starts programs meanwhile: what he starts would count as this one's
+/// beginning, until it is a program itself.
 ///
 /// # Errors
 /// It cannot be started, or the kernel lets nobody be filtered so: `ENOSYS` and `EINVAL` before Linux 5.19, `EBUSY` where somebody answers its calls
@@ -237,7 +243,7 @@ pub fn spawn(command: &mut Command, rules: &[Rule]) -> io::Result<(Child, Listen
     let (ours, theirs) = UnixStream::pair()?;
     let (ended, end) = UnixStream::pair()?;
     let number = theirs.as_raw_fd();
-    let theirs = OwnedFd::from(theirs);
+    let theirs = Mutex::new(Some(OwnedFd::from(theirs)));
     let begin = move || {
         // nobody would answer its calls any more
         // SAFETY: a plain call
@@ -252,7 +258,7 @@ pub fn spawn(command: &mut Command, rules: &[Rule]) -> io::Result<(Child, Listen
     unsafe { command.pre_exec(begin) };
     std::thread::scope(|scope| {
         let answers = std::thread::Builder::new()
-            .spawn_scoped(scope, || answer_beginning(&ours, theirs, ended.as_fd()))?;
+            .spawn_scoped(scope, || answer_beginning(&ours, &theirs, ended.as_fd()))?;
         // by this thread, whose end ends the program
         let child = command.spawn();
         drop(end);
@@ -366,8 +372,12 @@ impl Listener {
 mod tests {
     use super::*;
 
+    /// One test starts programs at a time.
+    static ALONE: Mutex<()> = Mutex::new(());
+
     #[test]
     fn calls_are_answered_carried_out_and_refused() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(why) = try_out() {
             return polyrail_testing::lacking(format_args!("system calls that are shown to others: {why}"));
         }
@@ -409,6 +419,7 @@ mod tests {
 
     #[test]
     fn calls_before_there_is_a_program_are_nobodys() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(why) = try_out() {
             return polyrail_testing::lacking(format_args!("system calls that are shown to others: {why}"));
         }
@@ -430,6 +441,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_told() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let why = spawn(&mut Command::new("/there/is/none"), &[]).unwrap_err();
         assert_eq!(why.kind(), io::ErrorKind::NotFound);
         // what tells of it is answered, too

@@ -281,6 +281,10 @@ impl World {
                     self.nodes[member].is_sending = false;
                     self.send_next(member);
                 }
+                // it would have waited
+                Event::Join(crossing) if self.nodes[crossing.item.from].died.is_some() => {
+                    self.under_way -= 1;
+                }
                 Event::Join(crossing) => self.join(crossing),
                 Event::Carried { sites, change } => self.carried(sites, change),
                 Event::Reach(item, late) => self.reach(item, late),

@@ -118,6 +118,9 @@ impl Network {
         let mut model = Model::alike(members, self.line, self.unit * scale.powi(3));
         model.sites = (0..members).map(|member| (member * self.sites / members) as u32).collect();
         model.far = self.far;
+        if self.sites > 1 {
+            model.recovery = model.recovery.max(self.far.latency * 3);
+        }
         model.jitter = self.jitter;
         model.scale = scale * scale;
         if let Some((count, speed)) = self.slow {

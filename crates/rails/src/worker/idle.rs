@@ -305,22 +305,12 @@ impl<C: Clock + Default> Idle<C> {
     #[inline(never)]
     fn rest_long(&mut self) -> Rest {
         self.rounds = self.rounds.saturating_add(1);
-        if self.yielding && AT_HOME.get() && self.at_home < SPIN_AT_HOME {
-            self.at_home += 1;
-            self.next = self.rounds;
-            return Rest::Spin;
-        }
-        let rest = self.rest_for(self.rounds - self.began);
-        if rest != Rest::Spin {
-            self.at_home = 0;
-        }
-        rest
-    }
-
-    /// After so many empty rounds.
-    fn rest_for(&mut self, empty: u64) -> Rest {
+        let empty = self.rounds - self.began;
         if !self.yielding {
             return Rest::Spin;
+        }
+        if AT_HOME.get() {
+            return self.rest_at_home();
         }
         let Some(sleep_after) = self.sleep_after else {
             self.next = self.rounds + (SPIN - 1).saturating_sub(empty);
@@ -369,6 +359,28 @@ impl<C: Clock + Default> Idle<C> {
         self.since = Some((first, now));
         // who asks has his reasons not to wait, and nobody wants his processor
         if now - first < sleep_after || ASKS.get() { Rest::Yield } else { self.sleep() }
+    }
+
+    /// [`Idle::rest`] of a caller who is [at home](at_home): once in so many rounds, and nothing is learnt of him.
+    fn rest_at_home(&mut self) -> Rest {
+        self.next = self.rounds;
+        self.at_home += 1;
+        if self.at_home < SPIN_AT_HOME {
+            return Rest::Spin;
+        }
+        (self.at_home, self.since) = (0, None);
+        if self.sleep_after.is_none() {
+            return Rest::Yield;
+        }
+        if self.crowded == 0 {
+            self.look(self.clock.now());
+        }
+        if self.crowded == 0 {
+            return Rest::Yield;
+        }
+        self.crowded = self.crowded.saturating_sub(SLEEP_COUNTS);
+        self.slept = true;
+        Rest::Sleep(NAP.0)
     }
 
     /// [`Idle::rest`] where it is crowded, after a sleep in vain or not.
@@ -533,11 +545,25 @@ mod tests {
     fn who_is_at_home_waits_after_many_rounds_alone() {
         at_home(true);
         let mut idle = Idle::new(true, Some(Duration::ZERO));
+        let spun = |idle: &mut Idle| {
+            let spun = (1..SPIN_AT_HOME).take_while(|_| !idle.naps_in_bulk() && idle.rest() == Rest::Spin);
+            assert_eq!(spun.count() as u32, SPIN_AT_HOME - 1);
+        };
         for _ in 0..3 {
-            let spun = (0..).take_while(|_| !idle.naps_in_bulk() && idle.rest() == Rest::Spin).count();
-            assert!((SPIN_AT_HOME as usize..SPIN_AT_HOME as usize + 300).contains(&spun), "{spun}");
+            spun(&mut idle);
+            assert_eq!(idle.rest(), Rest::Yield);
+            idle.resumed();
+            assert_eq!(idle.crowded, 0);
         }
+        // giving way took long, which is seen the second time
+        for rest in [Rest::Yield, Rest::Sleep(NAP.0)] {
+            idle.clock.pass(Duration::from_millis(4), Duration::from_millis(4));
+            spun(&mut idle);
+            assert_eq!(idle.rest(), rest);
+        }
+        idle.resumed();
         at_home(false);
+        idle.crowded = 0;
         idle.busy();
         assert!((0..).take_while(|_| idle.rest() == Rest::Spin).count() < 300);
     }
