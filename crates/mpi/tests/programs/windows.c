@@ -136,8 +136,10 @@ static void itself(void) {
     }
     MPI_Accumulate(from, INTS, MPI_INT, rank, 0, INTS, MPI_INT, MPI_SUM, win);
     MPI_Win_unlock(rank, win);
+#ifndef OPEN_MPI // between hosts it takes a lock of its own for each, by the provider, and does wait
     // now and then it might wait for others; else it is thousands of times
     must(given_away < 200, "waits for itself as for others");
+#endif
     for (int i = 0; i < INTS; i++) must(window[i] == 9 * i, "a sum is wrong");
     MPI_Win_free(&win);
     free(from);
