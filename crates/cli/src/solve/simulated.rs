@@ -130,9 +130,8 @@ impl Network {
         }
         model
     }
-}
 
-impl Network {
+    /// What its name means, for so many members.
     fn means(&self, members: usize, pieces: [usize; 3]) -> Means {
         let model = self.model(members, 1.0);
         let (count, speed) = self.slow.unwrap_or((0, 1.0));

@@ -381,17 +381,23 @@ fn echo(listener: TcpListener) {
     });
 }
 
+/// [`PROGRAM`], beside an echo at the other site and a port there that refuses.
+fn program(sites: &Sites) -> [String; 6] {
+    let (listener, at) = sites.listener();
+    echo(listener);
+    let refused = TcpListener::bind((at.ip(), 0)).unwrap().local_addr().unwrap().port();
+    ["python3", "-c", PROGRAM, &at.ip().to_string(), &at.port().to_string(), &refused.to_string()]
+        .map(str::to_owned)
+}
+
 #[test]
 fn any_program_connects_as_ever() {
     if is_lacking() {
         return;
     }
     let sites = Sites::started();
-    let (listener, at) = sites.listener();
-    echo(listener);
-    let refused = TcpListener::bind((at.ip(), 0)).unwrap().local_addr().unwrap().port().to_string();
-    let (ip, port) = (at.ip().to_string(), at.port().to_string());
-    let got = sites.wrap(&["python3", "-c", PROGRAM, &ip, &port, &refused]);
+    let program = program(&sites);
+    let got = sites.wrap(&program.each_ref().map(String::as_str));
     assert_eq!(text(&got.stdout), "all right\n", "{}", text(&got.stderr));
     assert_eq!(got.status.code(), Some(7), "its own status");
     // all of them came through the gateway
@@ -405,10 +411,7 @@ fn so_it_does_while_it_is_recorded() {
         return;
     }
     let sites = Sites::started();
-    let (listener, at) = sites.listener();
-    echo(listener);
-    let refused = TcpListener::bind((at.ip(), 0)).unwrap().local_addr().unwrap().port().to_string();
-    let (ip, port, gateway) = (at.ip().to_string(), at.port().to_string(), sites.east.at.to_string());
+    let gateway = sites.east.at.to_string();
     let recording = sites.files.path().join("recording");
     // the recorder is in polyrail wrap as well, and has questions of its own for the kernel
     let got = output(
@@ -416,8 +419,8 @@ fn so_it_does_while_it_is_recorded() {
             .env("POLYRAIL_RECORDER_DIR", polyrail_testing::built("-p polyrail-preload"))
             .args(["-k", "5", "60", POLYRAIL, "trace", "--no-kernel", "-o"])
             .arg(&recording)
-            .args(["--", POLYRAIL, "wrap", "--gateway", &gateway, "--", "python3", "-c", PROGRAM])
-            .args([&ip, &port, &refused]),
+            .args(["--", POLYRAIL, "wrap", "--gateway", &gateway, "--"])
+            .args(program(&sites)),
     );
     assert_eq!(got.status.code(), Some(7), "{}{}", text(&got.stdout), text(&got.stderr));
     assert!(text(&got.stdout).contains("all right\n"), "{}", text(&got.stderr));
