@@ -42,15 +42,29 @@ pub fn tell_before_the_end(line: fmt::Arguments<'_>) {
     }
 }
 
-/// Writes a line to standard error, unless it has been told before: what fails for one endpoint fails for the next.
+/// Writes a line to standard error, unless it has been told before.
 pub fn tell_once(line: &impl fmt::Display) {
+    if is_new(line) {
+        tell(format_args!("{line}"));
+    }
+}
+
+/// As [`tell_before_the_end`], unless it has been told before: what fails for one endpoint fails for the next.
+pub fn tell_once_before_the_end(line: &impl fmt::Display) {
+    if is_new(line) {
+        tell_before_the_end(format_args!("{line}"));
+    }
+}
+
+fn is_new(line: &impl fmt::Display) -> bool {
     static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let line = line.to_string();
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
-    if !told.contains(&line) {
-        tell(format_args!("{line}"));
+    let new = !told.contains(&line);
+    if new {
         told.push(line);
     }
+    new
 }
 
 /// Writes to libfabric's log: level, subsystem, then as `format!`.

@@ -13,7 +13,7 @@ use crate::domain::{Domain, Progress, Wanted};
 use crate::ffi::*;
 use crate::info::hints::Hints;
 use crate::limits::ATOMIC_MAX;
-use crate::log::{log, tell_once};
+use crate::log::{log, tell_once_before_the_end};
 use crate::registry::{self, Child};
 use crate::{object, settings};
 
@@ -54,7 +54,7 @@ pub unsafe fn open(
         Ok(config) => config,
         Err(why) => {
             log!(FI_LOG_WARN, FI_LOG_DOMAIN, "{why}");
-            tell_once(&why);
+            tell_once_before_the_end(&why);
             return -why.errno();
         }
     };

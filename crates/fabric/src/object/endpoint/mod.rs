@@ -32,7 +32,7 @@ use crate::domain::{Domain, Member};
 use crate::ffi::*;
 use crate::info::hints::Hints;
 use crate::lock::Guard;
-use crate::log::{log, tell_once};
+use crate::log::{log, tell_once, tell_once_before_the_end};
 use crate::object;
 use crate::registry;
 use crate::slurm;
@@ -176,7 +176,7 @@ fn listening_worker(endpoint: &Endpoint, domain: &Domain) -> Result<Worker, c_in
     }
     Worker::open(config).map_err(|error| {
         if endpoint.source == Source::Anywhere || matches!(error, Error::Setting { .. }) {
-            tell_once(&error);
+            tell_once_before_the_end(&error);
         }
         failed(&error, Some(error.errno()))
     })
@@ -193,7 +193,7 @@ fn open_worker(
         return Ok(());
     }
     if let Some(why) = companion::missing() {
-        tell_once(&why);
+        tell_once_before_the_end(&why);
         log!(FI_LOG_WARN, FI_LOG_EP_CTRL, "endpoint: {why}");
         return Err(-libc::ELIBACC);
     }
