@@ -103,21 +103,39 @@ fn files_of_a_run() {
     );
     // two arrays of 17^3 numbers, each after its length
     assert!(vti.len() > 2 * (8 + 17 * 17 * 17 * 8) && vti.len() < 2 * (8 + 17 * 17 * 17 * 8) + 1000);
-    for name in ["solution.svg", "convergence.svg"] {
+    for name in ["solution.svg", "convergence.svg", "timelines.svg"] {
         let svg = std::fs::read_to_string(path.join(name)).expect("it is there");
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{name}");
     }
     let told: Value = serde_json::from_slice(&std::fs::read(path.join("summary.json")).expect("it is there"))
         .expect("JSON");
     assert_eq!(told["version"], 1);
+    let [line] = &told["timelines"].as_array().expect("a list")[..] else { panic!("one process: {told}") };
+    let last = line["samples"].as_array().expect("a list").last().expect("the last that it told");
+    assert_eq!(last["iterations"], told["members"][0]["progress"]["iterations"], "{told}");
 }
 
 #[test]
 fn a_killed_process_does_not_end_a_run_nor_does_one_that_joins() {
     for scheme in ["sync", "async"] {
+        let files = tempfile::tempdir().expect("a directory");
         let words = [
-            "--n", "63", "-n", "3", "--parts", "6", "--keep", "50", "--open", "--json", "--bound", "1e-6",
-            "--scheme", scheme,
+            "--n",
+            "63",
+            "-n",
+            "3",
+            "--parts",
+            "6",
+            "--keep",
+            "50",
+            "--open",
+            "--json",
+            "--bound",
+            "1e-6",
+            "--scheme",
+            scheme,
+            "-o",
+            files.path().to_str().expect("text"),
         ];
         let mut front =
             command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
@@ -141,6 +159,17 @@ fn a_killed_process_does_not_end_a_run_nor_does_one_that_joins() {
         let has_changed = |member: &Value| member["progress"]["changes"].as_u64() >= Some(1);
         assert!(members.iter().all(has_changed), "{told}");
         assert!(joined.wait().expect("it ends").success());
+        // of all that were there at the end, at least: one that is killed at once may have told nothing
+        let written = std::fs::read(files.path().join("summary.json")).expect("it is there");
+        let written: Value = serde_json::from_slice(&written).expect("JSON");
+        let lines = written["timelines"].as_array().expect("a list");
+        assert!((3..=4).contains(&lines.len()), "{written}");
+        let ends =
+            |line: &Value| line["samples"].as_array().and_then(|all| all.last()?["iterations"].as_u64());
+        for member in members {
+            let iterations = member["progress"]["iterations"].as_u64();
+            assert!(lines.iter().any(|line| ends(line) == iterations), "{written}");
+        }
     }
 }
 

@@ -213,7 +213,7 @@ fn who_is_killed_costs_time_and_no_step() {
                 let mut peers = peers.expect("a member");
                 if peers.me() == 0 {
                     let solution =
-                        gather(&mut peers, |_| Ok(())).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+                        gather(&mut peers, |_, _| Ok(())).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
                     assert_eq!(solution.steps.len(), steps as usize);
                     record.lock().expect("one runs at a time").1 =
                         solution.shares.iter().map(|did| did.progress.changes).max().unwrap_or(0);

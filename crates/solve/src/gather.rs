@@ -6,7 +6,7 @@ use crate::divide::Division;
 use crate::run::{Error, LOOKS_ON, Outcome, Progress, Share, Task};
 use crate::sweep::distance;
 use polyrail_p2p::wire::Wire;
-use polyrail_p2p::{Peers, Verdict};
+use polyrail_p2p::{Peers, Verdict, View};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -109,13 +109,13 @@ fn hand_in<W: Wire>(peers: &mut Peers<W>, outcome: &Outcome) -> Result<(), Error
     Ok(peers.post_to(LOOKS_ON, &bytes)?)
 }
 
-/// Waits for what all hand in. `look` is told how far they are, several times each second; an error of it ends the wait.
+/// Waits for what all hand in. `look` is told who takes part and how far they are, several times each second; an error of it ends the wait.
 ///
 /// # Errors
 /// A member is gone, or hands in what is none.
 pub fn gather<W: Wire>(
     peers: &mut Peers<W>,
-    mut look: impl FnMut(&[Option<Progress>]) -> Result<(), Error>,
+    mut look: impl FnMut(&View, &[Option<Progress>]) -> Result<(), Error>,
 ) -> Result<Solution, Error> {
     let task = Task::parse(&peers.view().job.task)?;
     let division = task.divide(peers.view().job.parts)?;
@@ -229,7 +229,7 @@ impl Coming {
 fn collect<W: Wire>(
     peers: &mut Peers<W>,
     (task, division): (&Task, &Division),
-    look: &mut impl FnMut(&[Option<Progress>]) -> Result<(), Error>,
+    look: &mut impl FnMut(&View, &[Option<Progress>]) -> Result<(), Error>,
 ) -> Result<Vec<Handed>, Error> {
     let members = peers.view().members.len();
     let holds = |member: usize| peers.view().owners.contains(&(member as u16));
@@ -262,7 +262,7 @@ fn collect<W: Wire>(
         if peers.is_alone() {
             return Err(Error::Alone);
         }
-        look(&far)?;
+        look(peers.view(), &far)?;
     }
     let handed = coming
         .into_iter()

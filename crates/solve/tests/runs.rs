@@ -43,7 +43,7 @@ fn solve(case: Case) -> Solution {
             });
         }
         let mut peers = founding.gather(job, case.members, |_| Ok(())).expect("all come");
-        gather(&mut peers, |_| Ok(())).expect("all hand in")
+        gather(&mut peers, |_, _| Ok(())).expect("all hand in")
     })
 }
 

@@ -13,8 +13,10 @@ use polyrail_solve::output::write_vti;
 use polyrail_solve::problem::Problem;
 use polyrail_solve::run::{self, Progress};
 use polyrail_solve::sweep::Method;
+use serde::Serialize;
 
 use super::started::{Host, Started, hosts_of};
+use super::timelines::{Timeline, Timelines};
 use super::told::{Told, summary};
 use super::{EVERY, Error, Obstacle, Plan, checked, every, picture, planned, settings};
 use crate::output::{self, tell};
@@ -116,29 +118,34 @@ pub fn main(args: &Obstacle, launched: &mut Option<Launched>) -> Result<(), Erro
     });
     let gathered = match gathered {
         Ok(mut looks_on) => {
-            let mut history: Vec<(f64, f64)> = Vec::new();
-            let solution = gather(&mut looks_on, |far| {
+            let (mut history, mut timelines) = (Vec::<(f64, f64)>::new(), Timelines::default());
+            let solution = gather(&mut looks_on, |view, far| {
                 watch(true).map_err(run::Error::Peers)?;
                 let seconds = begin.elapsed().as_secs_f64();
                 if let Some(distance) = worst(far) {
                     history.push((seconds, certify::certificate(&problem, distance).bound));
                 }
+                timelines.add(seconds, view, far);
                 line.show(&problem, far, bound, seconds);
                 Ok(())
             });
+            let seconds = begin.elapsed().as_secs_f64();
+            for share in solution.iter().flat_map(|solution| &solution.shares) {
+                timelines.end(seconds, looks_on.view(), share.member, &share.progress);
+            }
             looks_on.leave(Duration::from_secs(1));
-            solution.map(|solution| (solution, history)).map_err(Error::from)
+            solution.map(|solution| (solution, history, timelines)).map_err(Error::from)
         }
         Err(why) => Err(why.into()),
     };
     line.clear();
-    let (solution, mut history) = gathered.map_err(|why| failed.unwrap_or(why))?;
+    let (solution, mut history, timelines) = gathered.map_err(|why| failed.unwrap_or(why))?;
     let seconds = begin.elapsed().as_secs_f64();
     processes.wait();
     history.push((seconds, solution.certificate.bound));
     let told = Told::new(&solution, args.scheme, peers, parts, bound, seconds);
     if let Some(directory) = &args.output {
-        write_files(directory, &solution, &told, &history, bound)?;
+        write_files(directory, &solution, &told, (&history, bound), &timelines)?;
     }
     if args.json {
         output::print_line(&serde_json::to_string(&told).expect("numbers and names"));
@@ -164,12 +171,20 @@ fn worst(far: &[Option<Progress>]) -> Option<f64> {
     (known.len() + 1 == far.len()).then(|| known.into_iter().fold(0.0, f64::max))
 }
 
+/// A summary with what each process did by time.
+#[derive(Serialize)]
+struct Written<'a> {
+    #[serde(flatten)]
+    told: &'a Told,
+    timelines: &'a [Timeline],
+}
+
 fn write_files(
     directory: &Path,
     solution: &Solution,
     told: &Told,
-    history: &[(f64, f64)],
-    bound: f64,
+    (history, bound): (&[(f64, f64)], f64),
+    timelines: &Timelines,
 ) -> Result<(), Error> {
     let at = |name: &str| directory.join(name);
     let failed = |name: &str| {
@@ -178,12 +193,14 @@ fn write_files(
     };
     let file = File::create(at("solution.vti")).map_err(failed("solution.vti"))?;
     write_vti(solution, BufWriter::new(file)).map_err(failed("solution.vti"))?;
-    let text = serde_json::to_string_pretty(told).expect("numbers and names");
+    let whole = Written { told, timelines: timelines.lines() };
+    let text = serde_json::to_string_pretty(&whole).expect("numbers and names");
     fs::write(at("summary.json"), text + "\n").map_err(failed("summary.json"))?;
     let drawn = |name: &str, done: Result<(), String>| {
         done.map_err(|why| Error::Use(format!("drawing {}: {why}", at(name).display())))
     };
     drawn("convergence.svg", picture::convergence(&at("convergence.svg"), history, bound))?;
+    drawn("timelines.svg", timelines.draw(&at("timelines.svg")))?;
     drawn("solution.svg", picture::cut(&at("solution.svg"), solution))
 }
 

@@ -12,6 +12,7 @@ mod job;
 mod picture;
 mod simulated;
 mod started;
+mod timelines;
 mod told;
 
 use std::path::PathBuf;

@@ -131,7 +131,7 @@ pub fn summary(told: &Told, files: Option<&Path>) -> String {
     if let Some(files) = files {
         let _ = writeln!(
             text,
-            "written: solution.vti, solution.svg, convergence.svg, summary.json in {}",
+            "written: solution.vti, solution.svg, convergence.svg, timelines.svg, summary.json in {}",
             files.display()
         );
     }
