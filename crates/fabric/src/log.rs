@@ -44,27 +44,24 @@ pub fn tell_before_the_end(line: fmt::Arguments<'_>) {
 
 /// Writes a line to standard error, unless it has been told before.
 pub fn tell_once(line: &impl fmt::Display) {
-    if is_new(line) {
-        tell(format_args!("{line}"));
-    }
+    once(line, Duration::ZERO);
 }
 
 /// As [`tell_before_the_end`], unless it has been told before: what fails for one endpoint fails for the next.
 pub fn tell_once_before_the_end(line: &impl fmt::Display) {
-    if is_new(line) {
-        tell_before_the_end(format_args!("{line}"));
-    }
+    once(line, CARRIED);
 }
 
-fn is_new(line: &impl fmt::Display) -> bool {
+fn once(line: &impl fmt::Display, carried: Duration) {
     static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let line = line.to_string();
+    // kept meanwhile: another thread that has the same to tell may end the program, and waits, too
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
-    let new = !told.contains(&line);
-    if new {
+    if !told.contains(&line) {
+        tell(format_args!("{line}"));
+        sleep(carried);
         told.push(line);
     }
-    new
 }
 
 /// Writes to libfabric's log: level, subsystem, then as `format!`.
