@@ -159,11 +159,11 @@ fn a_killed_process_does_not_end_a_run_nor_does_one_that_joins() {
         let has_changed = |member: &Value| member["progress"]["changes"].as_u64() >= Some(1);
         assert!(members.iter().all(has_changed), "{told}");
         assert!(joined.wait().expect("it ends").success());
-        // of all that were there at the end, at least: one that is killed at once may have told nothing
+        // of all that were there at the end, at least: one that is killed at once may have told nothing, and one that says nothing for long joins again
         let written = std::fs::read(files.path().join("summary.json")).expect("it is there");
         let written: Value = serde_json::from_slice(&written).expect("JSON");
         let lines = written["timelines"].as_array().expect("a list");
-        assert!((3..=4).contains(&lines.len()), "{written}");
+        assert!(lines.len() >= 3, "{written}");
         let ends =
             |line: &Value| line["samples"].as_array().and_then(|all| all.last()?["iterations"].as_u64());
         for member in members {

@@ -6,7 +6,7 @@ use crate::divide::Division;
 use crate::run::{Error, LOOKS_ON, Outcome, Progress, Share, Task};
 use crate::sweep::distance;
 use polyrail_p2p::wire::Wire;
-use polyrail_p2p::{Peers, Verdict, View};
+use polyrail_p2p::{Member, Peers, Verdict, View};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -29,10 +29,13 @@ struct Summary {
 }
 
 /// How one process did.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Did {
     /// Its number in the run.
     pub member: usize,
+    /// Who it is: numbers change with who takes part.
+    #[serde(skip)]
+    pub who: Member,
     /// How it went.
     pub progress: Progress,
     /// The verdict by which it stopped.
@@ -126,7 +129,9 @@ pub fn gather<W: Wire>(
             done => break done?,
         }
     };
-    for member in 1..peers.view().members.len() {
+    // as soon as all have heard that they are done, others may take part
+    let members = peers.view().members.clone();
+    for member in 1..members.len() {
         // who does not hear it sees that the one who looks on is gone
         let _ = peers.post_to(member, b"done");
     }
@@ -166,7 +171,8 @@ pub fn gather<W: Wire>(
         }
         let (round, iteration, norm) = (summary.round, summary.iteration, f64::from_bits(summary.norm));
         let verdict = Verdict { round, iteration, norm };
-        shares.push(Did { member, progress: summary.progress, verdict });
+        let who = members[member].clone();
+        shares.push(Did { member, who, progress: summary.progress, verdict });
     }
     let verdict = shares[0].verdict;
     if let Some(other) =

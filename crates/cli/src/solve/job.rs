@@ -131,7 +131,7 @@ pub fn main(args: &Obstacle, launched: &mut Option<Launched>) -> Result<(), Erro
             });
             let seconds = begin.elapsed().as_secs_f64();
             for share in solution.iter().flat_map(|solution| &solution.shares) {
-                timelines.end(seconds, looks_on.view(), share.member, &share.progress);
+                timelines.end(seconds, share);
             }
             looks_on.leave(Duration::from_secs(1));
             solution.map(|solution| (solution, history, timelines)).map_err(Error::from)

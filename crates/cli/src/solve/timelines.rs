@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use plotters::prelude::*;
-use polyrail_p2p::View;
+use polyrail_p2p::{Member, View};
+use polyrail_solve::gather::Did;
 use polyrail_solve::run::Progress;
 use serde::Serialize;
 
@@ -70,11 +71,16 @@ impl Timeline {
         }
     }
 
-    /// Stretches: from, to, and which share of it was waiting.
-    fn stretches(&self) -> impl Iterator<Item = (f64, f64, f64)> {
+    /// Each sample with the one before it.
+    fn pairs(&self) -> impl Iterator<Item = (Sample, Sample)> {
         let first = Sample { at: 0.0, iterations: 0, waited: 0.0, changes: 0 };
         let before = std::iter::once(first).chain(self.samples.iter().copied());
-        before.zip(&self.samples).map(|(from, to)| {
+        before.zip(self.samples.iter().copied())
+    }
+
+    /// Stretches: from, to, and which share of it was waiting.
+    fn stretches(&self) -> impl Iterator<Item = (f64, f64, f64)> {
+        self.pairs().map(|(from, to)| {
             let share = (to.waited - from.waited) / (to.at - from.at).max(1e-9);
             (self.begin + from.at, self.begin + to.at, share.clamp(0.0, 1.0))
         })
@@ -82,8 +88,7 @@ impl Timeline {
 
     /// When others were lost, or joined.
     fn changes(&self) -> impl Iterator<Item = f64> {
-        let pairs = self.samples.iter().zip(self.samples.iter().skip(1));
-        pairs.filter(|(from, to)| from.changes != to.changes).map(|(_, to)| self.begin + to.at)
+        self.pairs().filter(|(from, to)| from.changes != to.changes).map(|(_, to)| self.begin + to.at)
     }
 }
 
@@ -94,25 +99,24 @@ pub struct Timelines(Vec<Timeline>);
 impl Timelines {
     /// What the processes of a view have told of themselves, so many seconds after the run began.
     pub fn add(&mut self, at: f64, view: &View, far: &[Option<Progress>]) {
-        for (member, progress) in far.iter().enumerate() {
+        for (who, progress) in view.members.iter().zip(far) {
             if let Some(progress) = progress {
-                self.of(view, member).add(at, progress, false);
+                self.of(who).add(at, progress, false);
             }
         }
     }
 
     /// The last that one of them has told.
-    pub fn end(&mut self, at: f64, view: &View, member: usize, progress: &Progress) {
-        self.of(view, member).add(at, progress, true);
+    pub fn end(&mut self, at: f64, last: &Did) {
+        self.of(&last.who).add(at, &last.progress, true);
     }
 
-    fn of(&mut self, view: &View, member: usize) -> &mut Timeline {
-        let member = &view.members[member];
-        let known = self.0.iter().position(|line| line.address == member.address);
+    fn of(&mut self, who: &Member) -> &mut Timeline {
+        let known = self.0.iter().position(|line| line.address == who.address);
         let number = known.unwrap_or_else(|| {
             self.0.push(Timeline {
-                address: member.address.to_vec(),
-                site: member.site,
+                address: who.address.to_vec(),
+                site: who.site,
                 begin: f64::MAX,
                 samples: Vec::new(),
                 each: 1,
