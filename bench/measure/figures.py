@@ -177,7 +177,7 @@ class Table:
             before = None
             for key in self.rows():
                 figure, size = key
-                label = f"{figure.name} ({figure.unit})" if figure != before else ""
+                label = (f"{figure.name} ({figure.unit})" if figure.unit else figure.name) if figure != before else ""
                 before = figure
                 cells = ""
                 for column in shown:

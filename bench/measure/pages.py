@@ -85,7 +85,7 @@ def table(rows: list[dict[str, str]]) -> str:
     text = f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n"
     before = None
     for (figure, unit, size), cells in lines.items():
-        words = ["" if (figure, unit) == before else f"{figure}, {unit}"]
+        words = ["" if (figure, unit) == before else f"{figure}, {unit}" if unit else figure]
         before = (figure, unit)
         words += [size_name(int(size)) if size else ""] if sized else []
         words += [cell(cells.get(name)) for name in series]

@@ -108,8 +108,6 @@ class Output:
     errors: str
     status: int
     cpu_seconds: float
-    # the most that it had, or any process that it waited for, in bytes
-    memory: int
 
     def reason(self) -> str:
         """Its last words."""
@@ -146,7 +144,7 @@ class Process:
             file.seek(0)
             texts.append(file.read().decode(errors="replace"))
             file.close()
-        return Output(texts[0], texts[1], self.process.returncode, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+        return Output(texts[0], texts[1], self.process.returncode, usage.ru_utime + usage.ru_stime)
 
     def so_far(self) -> str:
         """What it has written to its standard output until now."""

@@ -169,7 +169,8 @@ def run_killed(name: str, every: float, words: list[str]) -> Sample:
             time.sleep(0.02)
             if time.monotonic() < start + every * (kills + 1):
                 continue
-            peers = children(first.process.pid) + [pid for one in joined if one.running() for pid in children(one.process.pid)]
+            # who joins alone computes itself
+            peers = children(first.process.pid) + [one.process.pid for one in joined if one.running()]
             with suppress(IndexError, ProcessLookupError):
                 os.kill(chance.choice(peers), signal.SIGKILL)
                 kills += 1
