@@ -110,7 +110,8 @@ def used(pid: int) -> int:
 
 def until_all_compute(first: Process, run: Run) -> None:
     count = int(run.words[run.words.index("-n") + 1])
-    while first.running() and sum(used(pid) >= BEGUN for pid in children(first.process.pid)) < count:
+    deadline = time.monotonic() + LIMIT
+    while first.running() and time.monotonic() < deadline and sum(used(pid) >= BEGUN for pid in children(first.process.pid)) < count:
         time.sleep(0.002)
 
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 /// Samples of a process, at most: beyond that every second one is let go.
 const SAMPLES: usize = 400;
 const WIDE: u32 = 960;
-/// Of a process, between two below which lines are not drawn, and of all besides.
+/// Heights in the picture, in pixels: of a process, and of what is besides all of them.
 const ROW: u32 = 26;
 const BESIDE: u32 = 140;
 const FONT: &str = "sans-serif";
